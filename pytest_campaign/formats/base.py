@@ -1,0 +1,220 @@
+"""What every format module shares: the question of recognition and the answer of a reading.
+
+A format module defines one constant, ``FORMAT``. Recognition runs in pytest's own process on a few bytes
+and must import nothing heavy; reading runs in the reload child. Neither knows campaigns or rules: a reading
+answers with facts and with problems of the kinds below, which the reload check turns into findings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, Protocol
+
+
+class Depth(enum.IntEnum):
+    """How far a reload went; see the table in ``docs/depths.md``."""
+
+    HEADER = 1
+    TENSORS = 2
+    MODEL = 3
+    PROBE = 4
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+    @classmethod
+    def parse(cls, label: str) -> Depth:
+        """The depth of that name; ValueError names the known ones."""
+        try:
+            return cls[label.upper()]
+        except KeyError:
+            raise ValueError(f"{label!r} is no depth; known are {', '.join(d.label for d in cls)}") from None
+
+
+class ProblemKind(enum.StrEnum):
+    """The kinds of fault that a reading can report, the same for every format."""
+
+    TRUNCATED = "truncated"  # the file ends before its own structure says
+    TRAILING = "trailing-bytes"  # bytes that belong to nothing
+    DAMAGED = "damaged-structure"  # header, directory or pickle cannot be parsed, or contradicts itself
+    CHECKSUM = "checksum"  # the container's own checksum disagrees with the bytes
+    NAN = "nan"  # NaN in a floating point tensor
+    INFINITE = "infinite"  # +-inf in a floating point tensor (no mask)
+    NO_TENSORS = "no-tensors"  # a sound container that holds no tensor
+    OUT_OF_STORAGE = "out-of-storage"  # a tensor claims more elements than its storage holds
+    SHARD_MISSING = "shard-missing"  # a file that the set or its index names is absent
+    SHARD_INDEX = "shard-index"  # the index and the shards contradict each other, or there is no index
+    HOLE = "never-written"  # a range of the file that was never written
+    FOREIGN_CLASS = "foreign-class"  # a class of a project that would have to be imported
+    FRAMEWORK_CLASS = "framework-class"  # a known framework's or the standard library's data class
+    UNSAFE_GLOBAL = "unsafe-global"  # a function that runs code when the file is loaded
+    UNREADABLE_KIND = "unreadable-kind"  # tensors of a kind that are not read (sparse, quantised, meta ...)
+    TOO_LARGE = "over-limit"  # structure larger than the bounded reader accepts
+    EXECUTABLE = "executable-format"  # loading this format means running code that lies in it
+    PICKLE_PROTOCOL = "pickle-protocol"  # a pickle protocol that weights-only loading does not read
+    NO_CHECKSUM = "no-checksum"  # the writer switched the container's checksums off
+    WASTED_STORAGE = "wasted-storage"  # a small view of a large storage was saved
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One fault that a reading found.
+
+    ``path`` is relative to the campaign directory; ``where`` is the tensor or member inside it, "" for the
+    whole file. ``observed`` and ``expected`` are short phrases with the numbers in them. ``count`` is how
+    many places of the file show the same fault (``where`` names the first).
+    """
+
+    kind: ProblemKind
+    path: str
+    observed: str
+    expected: str
+    where: str = ""
+    count: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class FileFacts:
+    """What is known of one file after a reading; ``sha256`` is None unless it was asked for."""
+
+    path: str
+    bytes: int
+    sha256: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What was learned from one checkpoint.
+
+    ``depth`` is how deep the reading really went, None when not even the structure could be read.
+    ``tensors`` counts tensors, ``elements`` their elements and ``dtypes`` the tensors of each dtype.
+    ``bytes_read`` counts the bytes of tensor data that were looked at.
+    """
+
+    format: str
+    depth: Depth | None
+    files: Sequence[FileFacts] = ()
+    problems: Sequence[Problem] = ()
+    tensors: int = 0
+    elements: int = 0
+    dtypes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    bytes_read: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """What recognition may look at: one regular file.
+
+    ``head`` holds its first bytes (at most `HEAD`); ``read(offset, length)`` gives more, bounded by the file.
+    """
+
+    path: str
+    size: int
+    head: bytes
+    read: Callable[[int, int], bytes]
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+HEAD = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """One thing to reload: a checkpoint file, or a set of files that only make sense together.
+
+    ``path`` names it (the file, or the index of a set); ``files`` are the regular files that belong to it,
+    all relative to the campaign directory.
+    """
+
+    format: str
+    path: str
+    files: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    """The regular files of one folder (not of its subfolders), by name."""
+
+    path: str
+    candidates: Mapping[str, Candidate]
+
+
+class Source(Protocol):
+    """How a reading reaches its files and says how far it is. Provided by the reload child.
+
+    ``open`` gives an unbuffered binary file that was opened once and compared with the file table (it raises
+    OSError otherwise); ``size`` is the size in the table. ``advance(n)`` reports n more bytes of work done.
+    """
+
+    depth: Depth  # go no deeper
+    digest: bool  # take the SHA-256 of every file in the same pass
+    threads: int  # reader threads that may be used
+
+    def open(self, path: str) -> BinaryIO: ...
+    def size(self, path: str) -> int: ...
+    def exists(self, path: str) -> bool: ...
+    def advance(self, count: int) -> None: ...
+
+
+def _nothing(folder: Folder) -> Iterator[Unit]:
+    return iter(())
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """One checkpoint format.
+
+    ``depth`` is the deepest level that ``read`` reaches without foreign code. ``recognise`` decides about a
+    single file by its content; ``gather`` finds sets of files in a folder (they win over single files).
+    ``read(unit, source)`` runs in the child.
+    """
+
+    name: str
+    depth: Depth
+    read: Callable[[Unit, Source], Reading]
+    recognise: Callable[[Candidate], bool] = lambda candidate: False
+    gather: Callable[[Folder], Iterator[Unit]] = _nothing
+
+
+def to_json(reading: Reading) -> dict[str, Any]:
+    """The reading as plain JSON data."""
+    data = dataclasses.asdict(reading)
+    data["depth"] = reading.depth.label if reading.depth is not None else None
+    return data
+
+
+def from_json(data: Any) -> Reading:
+    """The reading that `to_json` wrote; ValueError for anything else (the child is not trusted)."""
+    try:
+        return Reading(
+            format=_text(data["format"]),
+            depth=None if data["depth"] is None else Depth.parse(_text(data["depth"])),
+            files=[FileFacts(_text(f["path"]), _count(f["bytes"]), None if f["sha256"] is None else _text(f["sha256"]))
+                   for f in data["files"]],
+            problems=[Problem(ProblemKind(p["kind"]), _text(p["path"]), _text(p["observed"]), _text(p["expected"]),
+                              _text(p["where"]), _count(p["count"])) for p in data["problems"]],
+            tensors=_count(data["tensors"]),
+            elements=_count(data["elements"]),
+            dtypes={_text(k): _count(v) for k, v in data["dtypes"].items()},
+            bytes_read=_count(data["bytes_read"]),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a reading: {error!r}") from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TypeError(f"{value!r} is no count")
+    return value

@@ -1,0 +1,223 @@
+"""One walk of the campaign directory: an immutable table of everything in it.
+
+Links are never followed while walking. A link counts as what it leads to only when its target is itself an
+entry of the table; everything else in the program opens files through this table and through nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import posixpath
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+from . import paths
+
+FILE, FOLDER, LINK, SPECIAL, UNKNOWN = "file", "folder", "link", "special", "unknown"
+MOST_ENTRIES = 1_000_000
+DEEPEST = 400
+_MOST_HOPS = 40  # as Linux does (path_resolution(7))
+
+
+class Changed(OSError):
+    """A file is not, or no longer, the one that the table describes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One name in the directory. ``path`` is relative and POSIX; bytes that are no UTF-8 are surrogate escapes.
+
+    ``kind``: a regular file, a folder, a link, something special (FIFO, socket, device) or unknown (could not
+    be looked at; ``problem`` says why, as it does for a folder that could not be listed).
+    """
+
+    path: str
+    kind: str
+    size: int = 0
+    device: int = 0
+    inode: int = 0
+    mtime_ns: int = 0
+    link: str | None = None
+    problem: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Inventory:
+    """The file table of one directory; ``root`` is absolute. ``entries`` are sorted by path."""
+
+    root: str
+    entries: tuple[Entry, ...]
+    cut: str | None = None  # why the walk stopped early
+
+    @functools.cached_property
+    def by_path(self) -> Mapping[str, Entry]:
+        return {entry.path: entry for entry in self.entries}
+
+    @functools.cached_property
+    def _children(self) -> Mapping[str, list[Entry]]:
+        children: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            children.setdefault(posixpath.dirname(entry.path), []).append(entry)
+        return children
+
+    def children(self, folder: str) -> Sequence[Entry]:
+        """What lies directly in a folder, in the order of the table."""
+        return self._children.get(folder, ())
+
+    def resolve(self, path: str) -> Entry | None:
+        """The entry that ``path`` leads to when the links of the table are followed, None when it leads nowhere.
+
+        A link that leaves the directory, dangles or turns in a circle leads nowhere. The directory itself is a
+        folder entry with the path "".
+        """
+        hops = 0
+        parts = list(reversed([part for part in path.split("/") if part and part != "."]))
+        at = ""
+        while parts:
+            part = parts.pop()
+            if part == "..":
+                if not at:
+                    return None
+                at = posixpath.dirname(at)
+                continue
+            entry = self.by_path.get(paths.join(at, part))
+            if entry is None:
+                return None
+            if entry.kind == LINK:
+                hops += 1
+                target = entry.link or ""
+                if hops > _MOST_HOPS or not target:
+                    return None
+                if target.startswith("/"):
+                    relative = self._below_root(target)
+                    if relative is None:
+                        return None
+                    at, target = "", relative
+                parts.extend(reversed([part for part in target.split("/") if part and part != "."]))
+                continue
+            if parts and entry.kind != FOLDER:
+                return None
+            at = entry.path
+        return self.by_path[at] if at else Entry("", FOLDER)
+
+    def _below_root(self, target: str) -> str | None:
+        target = posixpath.normpath(target)
+        if target == self.root:
+            return ""
+        prefix = self.root.rstrip("/") + "/"
+        return target[len(prefix):] if target.startswith(prefix) else None
+
+    def exists(self, path: str) -> bool:
+        return self.resolve(path) is not None
+
+    def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
+        """(path as seen, resolved entry) of everything at and below ``path``, links inside the directory included.
+
+        A folder that a link leads to is listed too, under the link's own path; circles end.
+        """
+        start = self.resolve(path)
+        if start is None:
+            return
+        stack: list[tuple[str, Entry, tuple[str, ...]]] = [(path, start, ())]
+        while stack:
+            seen, entry, above = stack.pop()
+            if seen != path or entry.kind != FOLDER:
+                yield seen, entry
+            if entry.kind != FOLDER or entry.path in above:
+                continue
+            for child in reversed(self.children(entry.path)):
+                leads_to = self.resolve(child.path) if child.kind == LINK else child
+                stack.append((paths.join(seen, posixpath.basename(child.path)), leads_to or child, (*above, entry.path)))
+
+    def files(self, path: str) -> Iterator[tuple[str, Entry]]:
+        """(path as seen, entry) of every regular file at or below ``path``."""
+        return ((seen, entry) for seen, entry in self.walk(path) if entry.kind == FILE)
+
+    def open(self, entry: Entry) -> int:
+        """A descriptor of the regular file that ``entry`` describes.
+
+        Raises `Changed` when something else is there now, OSError when it cannot be opened.
+        """
+        return open_file(self.root, entry.path, (entry.device, entry.inode, entry.size, entry.mtime_ns))
+
+    def read(self, entry: Entry, limit: int) -> bytes:
+        """The first ``limit`` bytes of a regular file."""
+        with os.fdopen(self.open(entry), "rb") as file:
+            return file.read(limit)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"root": self.root, "cut": self.cut, "entries": [list(dataclasses.astuple(entry)) for entry in self.entries]}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(data["root"], tuple(Entry(*fields) for fields in data["entries"]), data["cut"])
+
+
+def identity(status: os.stat_result) -> tuple[int, int, int, int]:
+    """What makes a file the same file: device, inode, size and time of change."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def open_file(root: str, path: str, expected: tuple[int, int, int, int]) -> int:
+    """Open a regular file below ``root`` and compare it with what was seen before; never blocks.
+
+    The comparison also catches a folder of the path that was replaced by a link in the meantime.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(os.path.join(root, path), flags)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or identity(status) != expected:
+        os.close(descriptor)
+        raise Changed(f"{path} changed while it was checked: the file there now is another one, or was written to")
+    return descriptor
+
+
+def take(root: str | os.PathLike[str], ignore: frozenset[str] = frozenset()) -> Inventory:
+    """Walk ``root`` once. Paths in ``ignore`` (reports that the user puts there) are left out."""
+    root = os.path.realpath(root)
+    entries: list[Entry] = []
+    stack = [("", 0)]
+    cut = None
+    while stack and cut is None:
+        folder, depth = stack.pop()
+        try:
+            with os.scandir(os.path.join(root, folder)) as listing:
+                names = sorted(listing, key=lambda item: item.name)
+        except OSError as error:
+            entries = [dataclasses.replace(e, problem=error.strerror or str(error)) if e.path == folder else e for e in entries]
+            if not folder:
+                cut = f"the directory cannot be listed: {error.strerror}"
+            continue
+        for item in names:
+            path = paths.join(folder, item.name)
+            if path in ignore:
+                continue
+            entry = _entry(path, item)
+            entries.append(entry)
+            if entry.kind == FOLDER:
+                if depth + 1 >= DEEPEST:
+                    cut = f"more than {DEEPEST} levels of folders, at {path[:200]}"
+                    break
+                stack.append((path, depth + 1))
+        if len(entries) > MOST_ENTRIES:
+            cut = f"more than {MOST_ENTRIES} entries"
+    return Inventory(root, tuple(sorted(entries, key=lambda entry: entry.path)), cut)
+
+
+def _entry(path: str, item: os.DirEntry[str]) -> Entry:
+    try:
+        status = item.stat(follow_symlinks=False)
+        mode = status.st_mode
+        if stat.S_ISREG(mode):
+            device, inode, size, mtime_ns = identity(os.lstat(item.path) if os.name == "nt" else status)
+            return Entry(path, FILE, size, device, inode, mtime_ns)
+        if stat.S_ISDIR(mode):
+            return Entry(path, FOLDER)
+        if stat.S_ISLNK(mode):
+            return Entry(path, LINK, link=os.readlink(item.path))
+        return Entry(path, SPECIAL)
+    except OSError as error:
+        return Entry(path, UNKNOWN, problem=error.strerror or str(error))

@@ -1,0 +1,100 @@
+"""What the two sides of a reload say to each other. Imports nothing heavy: both sides use it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+
+from ..formats.base import Depth, Reading, Unit
+
+
+@dataclasses.dataclass(frozen=True)
+class FileSpec:
+    """One file that a job may open, as the file table knows it.
+
+    ``path`` is how the format calls it, ``target`` what is opened (the same, or what a link inside the
+    campaign leads to), both relative to the campaign directory. The other fields identify the file: whatever
+    differs when it is opened means that it changed.
+    """
+
+    path: str
+    target: str
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One deliverable to reload: its units, the files that may be opened, and how much is wanted."""
+
+    root: str
+    units: Sequence[Unit]
+    files: Sequence[FileSpec]
+    depth: Depth = Depth.TENSORS
+    digest: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """``timeout``: seconds without progress; ``memory``: bytes above what the imports need; ``threads``: readers."""
+
+    timeout: float
+    memory: int
+    threads: int
+
+
+class DeathKind(enum.StrEnum):
+    """Why a unit has no reading. The first three lie in the files, the others in the checking machine."""
+
+    EXCEPTION = "exception"  # the reader or the library raised
+    CRASHED = "crashed"  # SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP while it read the files
+    CHANGED = "changed"  # the file is not, or no longer, the one of the file table
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+    KILLED = "killed"  # SIGKILL, SIGTERM ... that we did not send
+    UNREADABLE = "unreadable"  # the operating system refused to open or read it
+    NO_ANSWER = "no-answer"  # ended without an answer, or with one that is no reading
+    NO_SERVER = "no-server"  # the fresh process could not be started, or a library is missing in it
+
+
+@dataclasses.dataclass(frozen=True)
+class Death:
+    """How a unit's reading ended instead of with an answer; ``detail`` has the number, the signal, the text."""
+
+    kind: DeathKind
+    detail: str
+    path: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """The readings that arrived, one per unit in the job's order, and the deaths of the others.
+
+    Exactly one of the two is not None for each unit. ``log`` is the bounded end of what the child printed.
+    """
+
+    readings: Sequence[Reading | None]
+    deaths: Sequence[Death | None]
+    seconds: float
+    log: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """Where a running job is: the unit's path, bytes done of it, and bytes of it in all."""
+
+    path: str
+    done: int
+    total: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Isolation:
+    """What separates the reload from this process and this machine; ``missing`` are layers that could not be had."""
+
+    level: str
+    layers: Sequence[str]
+    missing: Sequence[str]
