@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import paths
+from . import paths
 from .formats.base import Depth, Unit
-from .inventory import Inventory
+from .inventory import Entry, Inventory
 
 ESSENTIAL = "essential"
 WEIGHTS = frozenset({"checkpoint", "adapter"})  # kinds that are reloaded whatever lies at their path
@@ -60,7 +61,10 @@ class Run:
     status: str
     reason: str | None
     place: Place
+    priority: str = ESSENTIAL
     abort_reason: str | None = None
+    supersedes: str | None = None
+    repeat_of: str | None = None
     parameters: str | None = None
 
 
@@ -81,7 +85,7 @@ class PlannedRun:
     """One run that the plan promises."""
 
     id: str
-    role: str
+    role: str | None
     priority: str
     place: Place
 
@@ -110,6 +114,7 @@ class Manifest:
     todo: Sequence[tuple[str, str, str | None]]  # pointer, why, command
     plan_path: str | None
     plan_sha256: str | None
+    decision: Mapping[str, Any] | None
     raw: Mapping[str, Any]
 
 
@@ -117,7 +122,7 @@ class Manifest:
 class DocumentFault:
     """One thing that is wrong with a document, with its place in it."""
 
-    kind: str  # syntax, duplicate-key, non-finite, encoding, too-large, schema, path, unreadable, duplicate-id
+    kind: str  # syntax, duplicate-key, non-finite, encoding, too-large, schema, path, unreadable, duplicate-id, reference
     file: str
     message: str
     line: int | None = None
@@ -128,20 +133,32 @@ class DocumentFault:
 
 
 @dataclasses.dataclass(frozen=True)
-class Campaign:
-    """Everything that the checks look at. Pure data: the same from every process that builds it.
+class Asked:
+    """How deep the person who checks wants the reloads to go: no deeper than one, unverified below the other."""
 
-    ``manifest`` and ``plan`` are None when absent or unusable; the faults say which. ``deliverables`` are those
-    that the manifest lists or, without a usable manifest, those that were discovered. ``units`` are the
-    checkpoints that were recognised by their content, wherever they lie.
+    max_depth: Depth | None = None
+    require_depth: Depth | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Campaign:
+    """Everything that the checks look at. Pure data: the same in every process that builds it.
+
+    ``manifest`` and ``plan`` are None when absent or unusable; the faults say which. ``plan_copy`` is the plan
+    that lies in the directory when ``plan`` is the reviewer's. ``deliverables`` are those that the manifest lists
+    or, without a usable manifest, those that were discovered. ``units`` are the checkpoints that were recognised
+    by their content, wherever they lie. ``unread`` says why files could not be looked at, by path.
     """
 
     inventory: Inventory
     manifest: Manifest | None
     plan: Plan | None
+    plan_copy: Plan | None
     faults: Sequence[DocumentFault]
     deliverables: Sequence[Deliverable]
     units: Sequence[Unit]
+    unread: Mapping[str, str]
+    asked: Asked
 
     @property
     def name(self) -> str:
@@ -158,35 +175,60 @@ class Campaign:
         return {run.id: run for run in self.manifest.runs} if self.manifest else {}
 
     @functools.cached_property
-    def _nested(self) -> Mapping[str, list[str]]:
-        """For each deliverable's path, the paths of other deliverables below it."""
-        distinct = sorted({deliverable.path for deliverable in self.deliverables})
-        return {outer: [inner for inner in distinct if inner != outer and paths.inside(inner, outer)] for outer in distinct}
+    def _targets(self) -> Mapping[str, str | None]:
+        """Where each deliverable's path leads when links are followed; None where it leads nowhere."""
+        entries = {deliverable.path: self.inventory.resolve(deliverable.path) for deliverable in self.deliverables}
+        return {path: entry.path if entry else None for path, entry in entries.items()}
+
+    @functools.cached_property
+    def _owners(self) -> frozenset[str]:
+        return frozenset(target for target in self._targets.values() if target is not None)
+
+    def target(self, deliverable: Deliverable) -> str | None:
+        """The path of what the deliverable's path leads to, None when it is absent."""
+        return self._targets[deliverable.path]
 
     def owns(self, deliverable: Deliverable, path: str) -> bool:
         """Whether a file belongs to a deliverable: at or below its path, and to no deliverable nested in it."""
-        return paths.inside(path, deliverable.path) and not any(
-            paths.inside(path, inner) for inner in self._nested[deliverable.path])
+        target = self.target(deliverable)
+        if target is None or not paths.inside(path, target):
+            return False
+        while path != target:
+            if path in self._owners:
+                return False
+            path = path.rpartition("/")[0]
+        return True
+
+    @functools.cached_property
+    def _units(self) -> Mapping[str, list[Unit]]:
+        """The recognised checkpoints by the path of the innermost deliverable around them."""
+        units: dict[str, list[Unit]] = {}
+        for unit in self.units:
+            path = unit.path
+            while path not in self._owners and path:
+                path = path.rpartition("/")[0]
+            units.setdefault(path, []).append(unit)
+        return units
 
     def units_of(self, deliverable: Deliverable) -> Sequence[Unit]:
-        """The recognised checkpoints of a deliverable."""
-        return [unit for unit in self.units if self.owns(deliverable, unit.path)]
+        """The recognised checkpoints of a deliverable, nested deliverables excluded."""
+        target = self.target(deliverable)
+        return self._units.get(target, ()) if target is not None else ()
 
-    def aborted(self, deliverable: Deliverable) -> bool:
-        """Whether the deliverable's run is validly recorded as aborted: with its reason."""
-        run = self.runs.get(deliverable.run or "")
-        return run is not None and run.status == "aborted" and bool(run.abort_reason)
+    def files_of(self, deliverable: Deliverable) -> Mapping[str, Entry]:
+        """The regular files of a deliverable by the path under which they are seen."""
+        target = self.target(deliverable)
+        if target is None:
+            return {}
+        found = {seen: entry for seen, entry in self.inventory.files(target) if self.owns(deliverable, seen)}
+        for unit in self.units_of(deliverable):
+            for path in unit.files:
+                entry = self.inventory.resolve(path)
+                if entry is not None:
+                    found.setdefault(path, entry)
+        return found
 
-
-CAMPAIGN_CHECKS = ("manifest", "identifiers")
-
-
-def expected_checks(campaign: Campaign, deliverable: Deliverable) -> Sequence[str]:
-    """The checks that a deliverable needs to be accepted.
-
-    Its kind decides, so that a deleted file never makes a check disappear; weights that lie there add the
-    reload whatever the kind.
-    """
-    if deliverable.kind in WEIGHTS or campaign.units_of(deliverable):
-        return ("content", "reload")
-    return ("content",)
+    def aborted(self, run: str | None) -> bool:
+        """Whether a run is validly recorded as aborted: with its reason."""
+        record = self.runs.get(run or "")
+        return record is not None and record.status == "aborted" and bool(record.abort_reason)

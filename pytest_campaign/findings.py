@@ -32,13 +32,15 @@ class Rule:
 
     ``text`` is the rule's documentation: the first line says what is wrong, the rest why it matters,
     the usual causes and the fix. ``unanswered`` marks a cause in the checking machine rather than in
-    the files: such a finding leaves the check unverified instead of rejecting the deliverable.
+    the files: such a finding leaves the check unverified instead of rejecting the deliverable. ``at_source``
+    marks a fault that can only be repaired where the file was made, so before a rented machine is given back.
     """
 
     code: str
     level: Level
     text: str
     unanswered: bool = False
+    at_source: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", inspect.cleandoc(self.text))

@@ -11,7 +11,7 @@ import functools
 import os
 import posixpath
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from . import paths
@@ -175,8 +175,8 @@ def open_file(root: str, path: str, expected: tuple[int, int, int, int]) -> int:
     return descriptor
 
 
-def take(root: str | os.PathLike[str], ignore: frozenset[str] = frozenset()) -> Inventory:
-    """Walk ``root`` once. Paths in ``ignore`` (reports that the user puts there) are left out."""
+def take(root: str | os.PathLike[str], ignore: Callable[[str], bool] = lambda path: False) -> Inventory:
+    """Walk ``root`` once. Paths for which ``ignore`` is true are left out."""
     root = os.path.realpath(root)
     entries: list[Entry] = []
     stack = [("", 0)]
@@ -193,7 +193,7 @@ def take(root: str | os.PathLike[str], ignore: frozenset[str] = frozenset()) -> 
             continue
         for item in names:
             path = paths.join(folder, item.name)
-            if path in ignore:
+            if ignore(path):
                 continue
             entry = _entry(path, item)
             entries.append(entry)

@@ -91,7 +91,8 @@ class Reading:
 
     ``depth`` is how deep the reading really went, None when not even the structure could be read.
     ``tensors`` counts tensors, ``elements`` their elements and ``dtypes`` the tensors of each dtype.
-    ``bytes_read`` counts the bytes of tensor data that were looked at.
+    ``bytes_read`` counts the bytes of tensor data that were looked at. ``names`` are the tensors by name where the
+    format knows them all, for comparison inside the child: they are not sent to the parent.
     """
 
     format: str
@@ -102,6 +103,7 @@ class Reading:
     elements: int = 0
     dtypes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     bytes_read: int = 0
+    names: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +174,7 @@ class Format:
 
     ``depth`` is the deepest level that ``read`` reaches without foreign code. ``recognise`` decides about a
     single file by its content; ``gather`` finds sets of files in a folder (they win over single files).
-    ``read(unit, source)`` runs in the child.
+    ``read(unit, source)`` runs in the child; ``concurrent`` says that several threads may be in it at the same time.
     """
 
     name: str
@@ -180,11 +182,13 @@ class Format:
     read: Callable[[Unit, Source], Reading]
     recognise: Callable[[Candidate], bool] = lambda candidate: False
     gather: Callable[[Folder], Iterator[Unit]] = _nothing
+    concurrent: bool = False
 
 
 def to_json(reading: Reading) -> dict[str, Any]:
     """The reading as plain JSON data."""
-    data = dataclasses.asdict(reading)
+    data = dataclasses.asdict(dataclasses.replace(reading, names=(), dtypes=dict(reading.dtypes)))
+    del data["names"]
     data["depth"] = reading.depth.label if reading.depth is not None else None
     return data
 

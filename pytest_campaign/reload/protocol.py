@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import json
 from collections.abc import Sequence
 
 from ..formats.base import Depth, Reading, Unit
@@ -98,3 +99,24 @@ class Isolation:
     level: str
     layers: Sequence[str]
     missing: Sequence[str]
+
+
+def encode_job(job: Job, limits: Limits) -> bytes:
+    """A job and its limits as ASCII JSON, which also carries names that are no UTF-8 (as surrogate escapes)."""
+    return json.dumps({"job": dataclasses.asdict(job), "limits": dataclasses.asdict(limits)}).encode("ascii")
+
+
+def decode_job(data: bytes) -> tuple[Job, Limits]:
+    """What `encode_job` wrote."""
+    value = json.loads(data)
+    job = value["job"]
+    return (
+        Job(
+            root=job["root"],
+            units=[Unit(unit["format"], unit["path"], tuple(unit["files"])) for unit in job["units"]],
+            files=[FileSpec(**file) for file in job["files"]],
+            depth=Depth(job["depth"]),
+            digest=job["digest"],
+        ),
+        Limits(**value["limits"]),
+    )

@@ -1,0 +1,75 @@
+"""What every check module shares: the check itself and what it may learn about files.
+
+A check module defines its rules at the top, one function that yields findings, and one constant ``CHECK``.
+The function is pure: it sees the campaign, for most checks one deliverable, and the evidence; it knows nothing
+of pytest, opens no file and starts no process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
+
+from ..campaign import Campaign, Deliverable
+from ..findings import Finding, Rule
+from ..inventory import Entry
+from ..reload.protocol import Answer
+
+
+class Evidence(Protocol):
+    """What is known about the files of a campaign, looked up once however many checks ask."""
+
+    def head(self, entry: Entry) -> bytes:
+        """The first kilobyte of a regular file; OSError when it cannot be read or has changed."""
+        ...
+
+    def sha256(self, entry: Entry) -> str:
+        """The SHA-256 of a regular file, in hexadecimal; OSError as for `head`."""
+        ...
+
+    def reload(self, campaign: Campaign, deliverable: Deliverable) -> Answer:
+        """The reload of all the checkpoints of a deliverable in a fresh process."""
+        ...
+
+
+def _always(campaign: Campaign, deliverable: Deliverable) -> bool:
+    return True
+
+
+def _sensible(campaign: Campaign, deliverable: Deliverable) -> str | None:
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class CampaignCheck:
+    """One question about a campaign as a whole. ``asks`` is the question in one line."""
+
+    name: str
+    asks: str
+    run: Callable[[Campaign, Evidence], Iterable[Finding]]
+
+
+@dataclasses.dataclass(frozen=True)
+class DeliverableCheck:
+    """One question about one deliverable.
+
+    ``expected`` decides, from the documents and the recognised content, whether a deliverable needs the check to
+    be accepted. ``skip`` gives the reason when the question makes no sense (the reload of an absent file).
+    Checks with a higher ``cost`` come later.
+    """
+
+    name: str
+    asks: str
+    run: Callable[[Campaign, Deliverable, Evidence], Iterable[Finding]]
+    expected: Callable[[Campaign, Deliverable], bool] = _always
+    skip: Callable[[Campaign, Deliverable], str | None] = _sensible
+    cost: int = 0
+
+
+Check = CampaignCheck | DeliverableCheck
+
+
+def rules_of(namespace: Mapping[str, object]) -> Iterator[Rule]:
+    """The rules that a check module defines, in the order in which they stand there."""
+    return (value for value in namespace.values() if isinstance(value, Rule))

@@ -1,0 +1,223 @@
+"""Is the deliverable there, not empty for its kind, no placeholder, and what its name says?
+
+This check may touch the file table and the first kilobyte of a file, nothing else: it costs nothing and comes
+before every reload. A new rule is a `Rule` at the top and a few lines in one of the functions below.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..campaign import WEIGHTS, Campaign, Deliverable
+from ..findings import Finding, Level, Rule
+from ..inventory import FILE, LINK, SPECIAL, UNKNOWN, Changed, Entry
+from .base import DeliverableCheck, Evidence
+
+MISSING = Rule("content.missing", Level.ERROR, """
+    The manifest lists a deliverable whose path is not there.
+
+    Usual causes: the copy from the rented machine was interrupted; the last save was only half done and lies in a
+    staging folder (`tmp-checkpoint-500`); a link was copied and its target was not.
+
+    Fix: copy the file while the machine is still there, or make it again.
+    """, at_source=True)
+DEAD_LINK = Rule("content.dead-link", Level.ERROR, """
+    A link in the deliverable leads to nothing in the campaign directory.
+
+    The copy holds the address of a file instead of the file. Whatever a link leads to outside the directory stays
+    behind on the rented machine.
+
+    Usual causes: a copy without following links (`cp -a`, `rsync -a`) from a Hugging Face cache or from a folder
+    that links to a shared disk.
+
+    Fix: copy again with links followed (`cp -L`, `rsync -L`).
+    """, at_source=True)
+EMPTY = Rule("content.empty", Level.ERROR, """
+    A file that has content by its kind has no bytes, or a folder holds no file.
+
+    Empty is a property of the kind of file: a marker (`DONE`), an `__init__.py` or the log of a job may be empty;
+    weights, metrics and predictions may not.
+
+    Usual causes: the disk was full; the process was killed between opening and writing.
+
+    Fix: write or copy the file again; look at the free space first.
+    """, at_source=True)
+NO_RECORDS = Rule("content.no-records", Level.ERROR, """
+    A file of records holds none: `{}`, `[]`, or a table that consists of its header.
+
+    The program that wrote it ended with exit status 0 and had nothing to say, which is no result.
+
+    Usual causes: an evaluation over an empty split; a filter that removed every row.
+
+    Fix: run the evaluation again and look at its input.
+    """, at_source=True)
+PLACEHOLDER = Rule("content.placeholder", Level.ERROR, """
+    The file is something else that was saved under its name.
+
+    A Git LFS pointer is the address of the file, not the file. A web page is what a server says to somebody who is
+    not signed in. Nothing but NUL bytes is what a file system leaves of a file whose data never reached the disk.
+
+    Usual causes: `git clone` without `git lfs pull`; `wget` of a page that needs a token; a crash during the save.
+
+    Fix: fetch the real file.
+    """)
+OTHER_CONTENT = Rule("content.not-what-its-name-says", Level.ERROR, """
+    The name of a file promises a format that its first bytes contradict.
+
+    A loader that goes by the name fails, or reads it as something else.
+
+    Usual causes: a renamed file; a damaged first block.
+
+    Fix: copy the file again; if it was renamed, give it its own name back.
+    """)
+KIND = Rule("content.other-kind", Level.ERROR, """
+    The manifest calls a file one thing and it is another: weights that are listed as metrics, for instance.
+
+    Fix: correct `kind`, or `path`.
+    """)
+SPECIAL_FILE = Rule("content.special-file", Level.ERROR, """
+    A part of the deliverable is no regular file: a named pipe, a socket or a device.
+
+    It has no content that could be delivered, and opening it can hang.
+
+    Fix: remove it from the deliverable.
+    """)
+CHANGED = Rule("content.changed", Level.ERROR, """
+    A file changed while it was checked.
+
+    What was checked is then not what lies there now.
+
+    Usual causes: the training or the copy is still running.
+
+    Fix: wait until everything is written, and run the check again.
+    """)
+UNREADABLE = Rule("content.unreadable", Level.WARNING, """
+    A file could not be read by the user who runs the check.
+
+    That says nothing about the file. safetensors 0.8 writes files with mode 0600 whatever the umask, so that
+    another user cannot read them.
+
+    Fix: change the permission, or run the check as the owner.
+    """, unanswered=True)
+
+_WEIGHTS = re.compile(r"\.(safetensors|pt|pth|pt2|bin|ckpt|gguf|onnx|npz|npy|h5|hdf5|keras|msgpack|distcp|pkl|joblib|tar)$", re.I)
+_RECORDS = re.compile(r"\.(json|jsonl|ndjson|csv|tsv|parquet|yaml|yml)$", re.I)
+_PAGE = re.compile(rb"\s*(<!doctype\s+html|<html|<\?xml[^>]*>\s*<(error|html))", re.I)
+_MAY_BE_EMPTY = frozenset({"log", "other"})
+_OF_RECORDS = frozenset({"predictions", "metrics", "parameters", "dataset"})
+_SIGNATURES = {  # of formats whose name nobody uses for something else
+    "safetensors": ("a length and a JSON header", re.compile(rb".{8}\s*\{", re.S)),
+    "gguf": ("the bytes GGUF", re.compile(rb"GGUF")),
+    "npy": ("the bytes \\x93NUMPY", re.compile(rb"\x93NUMPY")),
+    "npz": ("a zip archive", re.compile(rb"PK\x03\x04|PK\x05\x06")),
+    "parquet": ("the bytes PAR1", re.compile(rb"PAR1|PARE")),
+}
+
+
+def _absent(campaign: Campaign, deliverable: Deliverable) -> Finding:
+    link = next((e for e in campaign.inventory.entries if e.kind == LINK and deliverable.path.startswith(e.path)
+                 and deliverable.path[len(e.path):][:1] in ("", "/")), None)
+    why = f": {link.path} is a link to {link.link}, which is not in the directory" if link else ""
+    name = deliverable.path.rpartition("/")[2]
+    near = next((e.path for e in campaign.inventory.entries if e.path.rpartition("/")[2] in (f"tmp-{name}", f"{name}.tmp")), None)
+    remedy = f"the save was not finished ({near}); repeat it or take the checkpoint before" if near else \
+        "copy it while the machine is still there, or correct the path"
+    return MISSING.finding(f"{deliverable.path or '.'} is listed and not there{why}", path=deliverable.path, remedy=remedy,
+                           expected=f"a {deliverable.kind} at this path")
+
+
+def _may_be_empty(deliverable: Deliverable, path: str, alone: bool) -> bool:
+    """Alone, the deliverable's kind decides; in a folder, the name of the file."""
+    if alone:
+        return deliverable.kind in _MAY_BE_EMPTY and not _WEIGHTS.search(path)
+    return not (_WEIGHTS.search(path) or (_RECORDS.search(path) and deliverable.kind not in _MAY_BE_EMPTY))
+
+
+def _without_records(head: bytes, path: str, size: int) -> str | None:
+    """What a short file of records consists of when it holds no record."""
+    if size > len(head):
+        return None
+    text = head.removeprefix(b"\xef\xbb\xbf").strip()
+    if path.endswith((".csv", ".tsv")):
+        return "only a header" if text.count(b"\n") == 0 else None
+    if re.fullmatch(rb"\{\s*\}|\[\s*\]|null|---|", text):
+        return repr(text.decode("ascii")) if text else "only blanks"
+    return None
+
+
+def _never_starts_with_zeros(deliverable: Deliverable, path: str) -> bool:
+    """Outside checkpoints a `.bin` may be raw data, zeros included."""
+    if path.endswith(".bin") and deliverable.kind not in WEIGHTS:
+        return False
+    return bool(_WEIGHTS.search(path) or _RECORDS.search(path))
+
+
+def _first_bytes(deliverable: Deliverable, path: str, entry: Entry, head: bytes, alone: bool) -> Iterator[Finding]:
+    if head.startswith(b"version https://git-lfs"):
+        yield PLACEHOLDER.finding("a Git LFS pointer, not the file itself", path=path, remedy="run git lfs pull, or fetch the real file",
+                                  observed=f"{entry.size} bytes that begin with 'version https://git-lfs'")
+    elif (_WEIGHTS.search(path) or _RECORDS.search(path)) and _PAGE.match(head):
+        yield PLACEHOLDER.finding("a web page or an error message of a server, saved under the name of the file", path=path,
+                                  observed=repr(head[:40].decode("ascii", "replace")), remedy="fetch the real file (with the token that it needs)")
+    elif _never_starts_with_zeros(deliverable, path) and not head.strip(b"\0"):
+        yield PLACEHOLDER.finding(f"it begins with {len(head)} NUL bytes: its data never reached the disk", path=path,
+                                  observed=f"{len(head)} NUL bytes", remedy="write or copy the file again")
+    elif (signature := _SIGNATURES.get(path.rpartition(".")[2].lower())) and not signature[1].match(head):
+        yield OTHER_CONTENT.finding(f"the name says {path.rpartition('.')[2]}, the content does not", path=path,
+                                    observed=f"first bytes {head[:8].hex(' ')}", expected=signature[0],
+                                    remedy="copy the file again, or give it the name of what it is")
+    elif alone and deliverable.kind in _OF_RECORDS and (what := _without_records(head, path, entry.size)):
+        yield NO_RECORDS.finding(f"{deliverable.kind} without a record: the file holds {what}", path=path, observed=what,
+                                 expected="at least one record", remedy="run what writes it again, and look at its input")
+
+
+def _file(deliverable: Deliverable, path: str, entry: Entry, evidence: Evidence, alone: bool) -> Iterator[Finding]:
+    if entry.size == 0:
+        if not _may_be_empty(deliverable, path, alone):
+            yield EMPTY.finding("the file has no bytes", path=path, observed="0 bytes", expected="content",
+                                remedy="write or copy the file again; look at the free space first")
+        return
+    try:
+        head = evidence.head(entry)
+    except Changed as error:
+        yield CHANGED.finding(str(error), path=path, remedy="wait until everything is written, and run the check again")
+    except OSError as error:
+        yield UNREADABLE.finding(f"the file cannot be read: {error.strerror or error}", path=path,
+                                 remedy="change its permission, or run the check as its owner")
+    else:
+        yield from _first_bytes(deliverable, path, entry, head, alone)
+
+
+def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> Iterator[Finding]:
+    """Findings about one deliverable's files, from their sizes and first bytes."""
+    target = campaign.target(deliverable)
+    if target is None:
+        yield _absent(campaign, deliverable)
+        return
+    top = campaign.inventory.resolve(target)
+    alone = top is not None and top.kind == FILE
+    for path, entry in campaign.inventory.walk(target):
+        if not campaign.owns(deliverable, path):
+            continue
+        if entry.kind == SPECIAL:
+            yield SPECIAL_FILE.finding("it is no regular file but a pipe, a socket or a device", path=path, remedy="remove it")
+        elif entry.kind == LINK:
+            yield DEAD_LINK.finding(f"it is a link to {entry.link}, which is not in the directory", path=path, observed=entry.link,
+                                    expected="a file in the campaign", remedy="copy it again with links followed (cp -L, rsync -L)")
+        elif entry.kind == UNKNOWN or entry.problem:
+            yield UNREADABLE.finding(f"it cannot be looked at: {entry.problem}", path=path,
+                                     remedy="change its permission, or run the check as its owner")
+    files = campaign.files_of(deliverable)
+    if not alone and not any(entry.size for entry in files.values()):
+        yield EMPTY.finding(f"the folder holds {'no file' if not files else 'only empty files'}", path=deliverable.path,
+                            observed=f"{len(files)} files", expected="content", remedy="copy the folder again, or make it again")
+        return
+    for path, entry in files.items():
+        yield from _file(deliverable, path, entry, evidence, alone)
+    if alone and deliverable.kind in _OF_RECORDS and (units := campaign.units_of(deliverable)):
+        yield KIND.finding(f"the manifest calls it {deliverable.kind}, and it is a checkpoint ({units[0].format})",
+                           path=deliverable.path, observed=units[0].format, expected=deliverable.kind, remedy="correct kind or path")
+
+
+CHECK = DeliverableCheck("content", "Is it there, with the content that its kind and its name promise?", check)

@@ -1,0 +1,170 @@
+"""What the answer of a reload means, as findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...campaign import WEIGHTS, Campaign, Deliverable
+from ...findings import Finding, Level, Rule
+from ...formats import formats
+from ...formats.base import Depth, Problem, ProblemKind, Reading, Unit
+from ...inventory import Entry
+from ...reload.protocol import Death, DeathKind
+from ..base import Evidence
+from . import rules
+
+_PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
+    ProblemKind.TRUNCATED: (rules.TRUNCATED, "copy it again and compare the sizes, or take the checkpoint before"),
+    ProblemKind.TRAILING: (rules.TRAILING, "copy or save it again"),
+    ProblemKind.DAMAGED: (rules.DAMAGED, "copy it again, or take the checkpoint before"),
+    ProblemKind.CHECKSUM: (rules.CHECKSUM, "copy it again; if the original disagrees too, take the checkpoint before"),
+    ProblemKind.NAN: (rules.NAN, "deliver an earlier checkpoint, or record the run as aborted"),
+    ProblemKind.INFINITE: (rules.INFINITE, "deliver an earlier checkpoint, or save in a type with a larger range"),
+    ProblemKind.NO_TENSORS: (rules.NO_TENSORS, "save it again and look at the number of tensors"),
+    ProblemKind.OUT_OF_STORAGE: (rules.OUT_OF_STORAGE, "copy or save it again"),
+    ProblemKind.SHARD_MISSING: (rules.SHARD_MISSING, "copy the missing files while the machine is still there"),
+    ProblemKind.SHARD_INDEX: (rules.SHARD_INDEX, "copy the whole folder again, or save it into an empty one"),
+    ProblemKind.HOLE: (rules.NEVER_WRITTEN, "compare the digest with the original"),
+    ProblemKind.FOREIGN_CLASS: (rules.FOREIGN_CLASS, "save a state dict, and the configuration as plain data"),
+    ProblemKind.FRAMEWORK_CLASS: (rules.FRAMEWORK_CLASS, "none"),
+    ProblemKind.UNSAFE_GLOBAL: (rules.UNSAFE_GLOBAL, "do not load it; ask for the weights as safetensors"),
+    ProblemKind.UNREADABLE_KIND: (rules.UNREADABLE_KIND, "save dense tensors to have their values checked"),
+    ProblemKind.TOO_LARGE: (rules.TOO_LARGE, "save it in several files, or as safetensors"),
+    ProblemKind.EXECUTABLE: (rules.EXECUTABLE, "save the weights as safetensors or as a state dict"),
+    ProblemKind.PICKLE_PROTOCOL: (rules.PICKLE_PROTOCOL, "save it again without pickle_protocol"),
+    ProblemKind.NO_CHECKSUM: (rules.NO_CHECKSUM, "record a digest in the manifest"),
+    ProblemKind.WASTED_STORAGE: (rules.WASTED_STORAGE, "clone the view before saving"),
+}
+
+_DEATHS: dict[DeathKind, tuple[Rule, str]] = {
+    DeathKind.EXCEPTION: (rules.FAILED, "copy or save it again"),
+    DeathKind.CRASHED: (rules.CRASHED, "copy or save it again; do not load it in a process that matters"),
+    DeathKind.CHANGED: (rules.CHANGED, "wait until everything is written, and run the check again"),
+    DeathKind.TIMEOUT: (rules.TIME_LIMIT, "copy it to a local disk, or raise --campaign-timeout"),
+    DeathKind.MEMORY: (rules.MEMORY_LIMIT, "raise --campaign-memory"),
+    DeathKind.KILLED: (rules.KILLED, "free memory, and run the check again"),
+    DeathKind.UNREADABLE: (rules.UNREADABLE, "change its permission, or run the check as its owner"),
+    DeathKind.NO_ANSWER: (rules.NO_ANSWER, "run the check again"),
+    DeathKind.NO_SERVER: (rules.NO_PROCESS, "install what is missing in the environment that runs pytest"),
+}
+
+# Names that people write for the formats, beside the formats' own.
+_ALIASES = {
+    "safetensors": {"safetensors", "sharded"},
+    "pytorch": {"torch zip", "torch legacy", "sharded"},
+    "torch": {"torch zip", "torch legacy", "sharded"},
+    "pt": {"torch zip", "torch legacy"},
+    "gguf": {"GGUF"},
+    "onnx": {"ONNX"},
+    "torchscript": {"TorchScript"},
+}
+
+
+def has_weights(campaign: Campaign, deliverable: Deliverable) -> bool:
+    """Whether the deliverable needs the reload: by its kind, or because weights lie there whatever the kind."""
+    return deliverable.kind in WEIGHTS or bool(campaign.units_of(deliverable))
+
+
+def absent(campaign: Campaign, deliverable: Deliverable) -> str | None:
+    """Why there is nothing to reload."""
+    return "it is not there" if campaign.target(deliverable) is None else None
+
+
+def default_depth(units: Sequence[Unit]) -> Depth:
+    """The deepest that our own readers reach for all these units without foreign code, at most `tensors`."""
+    return min((formats()[unit.format].depth for unit in units), default=Depth.TENSORS)
+
+
+def required_depth(campaign: Campaign, deliverable: Deliverable) -> Depth:
+    """The depth below which the deliverable stays unverified.
+
+    What the plan, the manifest or the command line asks counts in full; the default, the deepest that our own
+    readers reach, is lowered by --campaign-max-depth.
+    """
+    planned = [p.depth for p in (campaign.plan.deliverables if campaign.plan else ()) if p.id == deliverable.id]
+    asked = [d for d in (*planned, deliverable.depth, campaign.asked.require_depth) if d is not None]
+    default = default_depth(campaign.units_of(deliverable))
+    if campaign.asked.max_depth is not None:
+        default = min(default, campaign.asked.max_depth)
+    return max(asked, default=default)
+
+
+def _binary(entry: Entry, evidence: Evidence) -> bool:
+    try:
+        head = evidence.head(entry)
+    except OSError:
+        return True
+    return b"\0" in head or head[:1] == b"\x80"
+
+
+def _nothing_recognised(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> Finding:
+    files = campaign.files_of(deliverable)
+    maybe = [path for path, entry in files.items() if entry.size and _binary(entry, evidence)]
+    if maybe:
+        return rules.UNRECOGNISED.finding(
+            f"{', '.join(maybe[:3])}: no format that is known here", path=maybe[0], expected=", ".join(formats()),
+            remedy="save the weights as safetensors or with torch.save")
+    return rules.NO_WEIGHTS.finding(
+        f"a {deliverable.kind} without weights: " + (f"only {', '.join(list(files)[:5])}" if files else "no file"),
+        path=deliverable.path, observed=f"{len(files)} files, none of them weights", expected="weights",
+        remedy="copy or save the weights, or give it another kind")
+
+
+def _format(deliverable: Deliverable, units: Sequence[Unit]) -> Iterator[Finding]:
+    if deliverable.format is None:
+        return
+    name = deliverable.format.lower()
+    known = {form.lower(): {form} for form in formats()} | _ALIASES
+    place = deliverable.place
+    found = sorted({unit.format for unit in units})
+    if name not in known:
+        yield rules.UNKNOWN_FORMAT.finding(
+            f"the format {deliverable.format!r} is not known here; what lies there is {', '.join(found)}",
+            path=place.file if place else deliverable.path, pointer=f"{place.pointer}/format" if place else None,
+            remedy="use a name that the report shows, or delete format")
+    elif known[name].isdisjoint(found):
+        yield rules.FORMAT.finding(
+            f"the manifest says {deliverable.format}, the content is {', '.join(found)}", path=units[0].path,
+            observed=", ".join(found), expected=deliverable.format, remedy="correct or delete format in the manifest")
+
+
+def _problem(problem: Problem) -> Finding:
+    rule, remedy = _PROBLEMS[problem.kind]
+    where = f"{problem.where}: " if problem.where else ""
+    more = f" (and {problem.count - 1} more)" if problem.count > 1 else ""
+    return rule.finding(f"{where}{problem.observed}{more}", path=problem.path, pointer=problem.where or None, remedy=remedy,
+                        observed=problem.observed, expected=problem.expected)
+
+
+def _death(unit: Unit, death: Death) -> Finding:
+    rule, remedy = _DEATHS[death.kind]
+    return rule.finding(death.detail, path=death.path or unit.path, observed=death.detail, remedy=remedy)
+
+
+def _shallow(unit: Unit, reading: Reading, required: Depth) -> Iterator[Finding]:
+    """A reading that stopped early says so, unless one of its problems already says why."""
+    if reading.depth is not None and reading.depth >= required:
+        return
+    if any(_PROBLEMS[p.kind][0].level is Level.ERROR or _PROBLEMS[p.kind][0].unanswered for p in reading.problems):
+        return
+    reached = reading.depth.label if reading.depth is not None else "nothing"
+    yield rules.DEPTH.finding(
+        f"{reading.format}: reloaded to {reached}, {required.label} is asked", path=unit.path, observed=reached,
+        expected=required.label, remedy="lower the depth that is asked, or install what it needs")
+
+
+def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> Iterator[Finding]:
+    """Findings about one deliverable, from what a fresh process learned when it read its checkpoints."""
+    units = campaign.units_of(deliverable)
+    if not units:
+        yield _nothing_recognised(campaign, deliverable, evidence)
+        return
+    yield from _format(deliverable, units)
+    required = required_depth(campaign, deliverable)
+    answer = evidence.reload(campaign, deliverable)
+    for unit, reading, death in zip(units, answer.readings, answer.deaths, strict=True):
+        if reading is not None:
+            yield from map(_problem, reading.problems)
+            yield from _shallow(unit, reading, required)
+        if death is not None:
+            yield _death(unit, death)

@@ -1,0 +1,111 @@
+"""The console script: the form that is safe for a directory from a stranger."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+USAGE = """\
+usage: pytest-campaign check DIR [DIR ...] [options of pytest]
+       pytest-campaign draft DIR
+       pytest-campaign rules [CODE]
+
+check   reload every checkpoint and say which deliverables are accepted; nothing in DIR
+        becomes part of the configuration of pytest, nothing in it is run or written to.
+        Options of pytest may follow, those of this plugin included; write them as
+        --option=VALUE: --campaign-report=report.json, -k=reload, -n=2
+draft   write DIR/manifest.json from what lies there; never overwrites
+rules   print the documentation of all rules, or of one
+"""
+_USAGE_ERROR = 4  # pytest.ExitCode.USAGE_ERROR; pytest is imported only after the module path is clean
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns pytest's exit status, 4 for wrong arguments."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    command, rest = (words[0], words[1:]) if words else ("", [])
+    if command in ("", "-h", "--help"):
+        print(USAGE, end="")
+        return 0 if command else _USAGE_ERROR
+    if command == "check":
+        return check(rest)
+    if command == "draft":
+        return draft(rest)
+    if command == "rules":
+        return rules(rest)
+    return _refuse(f"{command!r} is no command" + (f"; did you mean: pytest-campaign check {command}" if os.path.isdir(command) else ""))
+
+
+def check(words: Sequence[str]) -> int:
+    """Check the directories among ``words``; the other words go to pytest as they are."""
+    directories = [os.path.abspath(word) for word in words if not word.startswith("-") and os.path.isdir(word)]
+    if not directories:
+        missing = next((word for word in words if not word.startswith("-") and "::" not in word), None)
+        return _refuse(f"{missing} is not a directory" if missing else "check needs a directory")
+    _leave(directories)
+    import pytest
+
+    root = os.path.commonpath([os.path.dirname(directory) for directory in directories])
+    return int(pytest.main([
+        f"--config-file={Path(__file__).with_name('isolated.ini')}", f"--rootdir={root}", f"--confcutdir={root}", "--noconftest",
+        "-pno:cacheprovider", "-pcampaign", *(f"--campaign-dir={directory}" for directory in directories),
+        *(word for word in words if word.startswith("-") or not os.path.isdir(word))]))
+
+
+def draft(words: Sequence[str]) -> int:
+    """Write a draft of a manifest into each directory."""
+    directories = [word for word in words if os.path.isdir(word)]
+    if not directories or len(directories) < len(words):
+        return _refuse(f"{next((w for w in words if w not in directories), 'nothing')} is not a directory")
+    _leave([os.path.abspath(directory) for directory in directories])
+    from .draft import Refused, write
+    from .text import number, shown
+
+    status = 0
+    for directory in directories:
+        try:
+            target, content = write(Path(directory))
+        except (Refused, OSError) as error:
+            print(f"pytest-campaign: {shown(str(error))}", file=sys.stderr)
+            status = 1
+            continue
+        count = len(content["deliverables"]) + sum(len(run["deliverables"]) for run in content["runs"])
+        print(f"wrote {shown(str(target))}: {number(count, 'deliverable')}, {number(len(content['runs']), 'run')}")
+        for entry in content["todo"]:
+            print(f"  to do at {shown(entry['pointer'])}: {entry['why']}")
+        print(f"  fill these in, delete them from todo, then: pytest --campaign-dir {shown(directory)}")
+    return status
+
+
+def rules(words: Sequence[str]) -> int:
+    """Print the documentation of the rules."""
+    from .checks import all_rules
+    from .reporting.rules_text import document
+
+    unknown = [word for word in words if word not in all_rules()]
+    if unknown:
+        return _refuse(f"{unknown[0]} is no rule; known are {', '.join(all_rules())}")
+    print(document([all_rules()[word] for word in words] if words else list(all_rules().values())), end="")
+    return 0
+
+
+def _leave(directories: Sequence[str]) -> None:
+    """Take everything that lies in the directories, or is relative, off the module path; also for workers of pytest-xdist."""
+    from .plugin import without_inside
+
+    folders = [Path(directory) for directory in directories]
+    sys.path[:] = without_inside(sys.path, folders)
+    os.environ["PYTHONSAFEPATH"] = "1"
+    if "PYTHONPATH" in os.environ:
+        os.environ["PYTHONPATH"] = os.pathsep.join(without_inside(os.environ["PYTHONPATH"].split(os.pathsep), folders))
+
+
+def _refuse(text: str) -> int:
+    print(f"pytest-campaign: {text}\n\n{USAGE}", end="", file=sys.stderr)
+    return _USAGE_ERROR
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,175 @@
+"""A first manifest from what lies in a directory: what can be read from the files, and a list of what cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import posixpath
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import paths, snapshot
+from .checks.identifiers import is_aside
+from .inventory import Entry, Inventory
+from .snapshot import MANIFEST, PLAN, Snapshot
+
+_SLUG = re.compile(r"[^A-Za-z0-9._-]+")
+_MODEL_FILES = frozenset({"config.json", "adapter_config.json", "model_index.json", "modules.json", "trainer_state.json", ".metadata"})
+_RUN_FOLDERS = frozenset({"runs", "outputs", "output", "results", "experiments", "models", "checkpoints"})
+_KINDS: Sequence[tuple[str, re.Pattern[str]]] = tuple((kind, re.compile(pattern, re.I)) for kind, pattern in (
+    ("instructions", r"(^|/)(instructions|reload|how.?to)[^/]*\.(md|txt|rst)$"),
+    ("predictions", r"(predictions?|generations?|outputs?|answers)[^/]*\.(jsonl|json|csv|tsv|parquet)$"),
+    ("metrics", r"(metrics?|eval|results?|scores?|history)[^/]*\.(jsonl|json|csv|tsv|yaml|yml)$"),
+    ("parameters", r"(param(eter)?s|hparams|hyperparameters|config|args|settings)[^/]*\.(json|yaml|yml|toml|ini)$"),
+    ("analysis", r"(^|/)(analysis|report|notebooks?|figures?|plots?)[/.]|\.ipynb$"),
+    ("log", r"\.(log|out|err)$|(^|/)logs?/"),
+    ("dataset", r"(^|/)(data|datasets?)/|(^|/)(train|valid|validation|dev|test)\.(jsonl|json|csv|tsv|parquet)$"),
+))
+
+
+class Refused(Exception):
+    """A draft that is not written; the text says why."""
+
+
+def write(directory: Path) -> tuple[Path, Mapping[str, Any]]:
+    """Write ``manifest.json`` into a directory that has none and return its path and content.
+
+    Raises `Refused` when one is there already (also an unusable one) or nothing is there to list.
+    """
+    taken = snapshot.take(directory)
+    target = Path(taken.inventory.root, MANIFEST)
+    if MANIFEST in taken.inventory.by_path:
+        raise Refused(f"{target} exists and is never overwritten; move it away to have a new draft")
+    content = draft(taken)
+    if not content["runs"] and not content["deliverables"]:
+        raise Refused(f"{taken.inventory.root} holds nothing to list")
+    _create(target, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    return target, content
+
+
+def _create(target: Path, text: str) -> None:
+    """Create a file that must not exist, whole or not at all."""
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(text.encode("utf-8", "surrogateescape"))
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)
+        os.link(temporary, target)
+    except FileExistsError:
+        raise Refused(f"{target} exists and is never overwritten") from None
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+
+
+def draft(taken: Snapshot) -> dict[str, Any]:
+    """The manifest that a snapshot suggests, with a ``todo`` list of what only a person knows."""
+    inventory = taken.inventory
+    runs: dict[str, list[dict[str, Any]]] = {}
+    top: list[dict[str, Any]] = []
+    for path, kind in _deliverables(taken):
+        run, rest = _run_of(path)
+        entries = runs.setdefault(run, []) if run else top
+        entries.append({"id": _unique(rest, entries), "kind": kind, "path": path, "files": _files(inventory, path, taken)})
+    content: dict[str, Any] = {
+        "manifest_version": 1,
+        "campaign": _slug(posixpath.basename(inventory.root)) or "campaign",
+        "todo": [],
+        "runs": [{"id": run, "status": "completed", "deliverables": entries} for run, entries in sorted(runs.items())],
+        "deliverables": top,
+    }
+    if (plan := inventory.by_path.get(PLAN)) is not None and taken.plan.data is not None:
+        content["plan"] = {"path": plan.path, "sha256": hashlib.sha256(taken.plan.data).hexdigest()}
+    content["todo"] = list(_todo(content))
+    return content
+
+
+def _deliverables(taken: Snapshot) -> Iterator[tuple[str, str]]:
+    """(path, kind) of everything that should be listed: folders of models as a whole, else single files."""
+    inventory = taken.inventory
+    folders = _model_folders(taken)
+    weights = {file for unit in taken.units for file in unit.files}
+    for folder in folders:
+        yield folder, "adapter" if _has(inventory, folder, "adapter_config.json") else "checkpoint"
+    for unit in taken.units:
+        if not any(paths.inside(unit.path, folder) for folder in folders):
+            yield unit.path, "checkpoint"
+    for entry in inventory.entries:
+        inside_a_model = any(paths.inside(entry.path, folder) for folder in folders)
+        if entry.kind == "file" and entry.size and entry.path not in weights and not inside_a_model \
+                and entry.path not in (MANIFEST, PLAN) and not is_aside(entry.path) and paths.fault(entry.path) is None:
+            yield entry.path, next((kind for kind, pattern in _KINDS if pattern.search(entry.path)), "other")
+
+
+def _model_folders(taken: Snapshot) -> Sequence[str]:
+    """Folders that hold weights beside the configuration of a model: outermost ones only, never the top."""
+    candidates = sorted({posixpath.dirname(unit.path) for unit in taken.units} - {""})
+    found: list[str] = []
+    for folder in candidates:
+        if any(_has(taken.inventory, folder, name) for name in _MODEL_FILES) and not any(paths.inside(folder, outer) for outer in found):
+            found.append(folder)
+    return found
+
+
+def _has(inventory: Inventory, folder: str, name: str) -> bool:
+    return paths.join(folder, name) in inventory.by_path
+
+
+def _run_of(path: str) -> tuple[str | None, str]:
+    """The run that a path suggests, and the rest of the path: ``runs/control/last.pt`` is of the run control."""
+    parts = path.split("/")
+    while len(parts) > 2 and parts[0].lower() in _RUN_FOLDERS:
+        parts = parts[1:]
+    kind = next((kind for kind, pattern in _KINDS if pattern.search(path)), None)
+    if len(parts) < 2 or kind in ("analysis", "dataset") or not _slug(parts[0]):
+        return None, "-".join(parts)
+    return _slug(parts[0]), "-".join(parts[1:])
+
+
+def _slug(text: str) -> str:
+    return _SLUG.sub("-", text).strip("-._")[:100]
+
+
+def _unique(name: str, entries: Sequence[Mapping[str, Any]]) -> str:
+    """An id that no other entry has: without the suffix of the file name where that is enough."""
+    taken = {entry["id"].casefold() for entry in entries}
+    stem = name.rpartition(".")[0] or name
+    choices = [_slug(stem), _slug(name), *(f"{_slug(name)}-{number}" for number in range(2, len(entries) + 3))]
+    return next(choice for choice in choices if choice and choice.casefold() not in taken)
+
+
+def _files(inventory: Inventory, path: str, taken: Snapshot) -> list[dict[str, Any]]:
+    members = dict(inventory.files(path))
+    for unit in taken.units:
+        if unit.path == path:
+            members |= {file: entry for file in unit.files if (entry := inventory.resolve(file)) is not None}
+    return [{"path": seen, "bytes": entry.size, "sha256": _sha256(inventory, entry)} for seen, entry in sorted(members.items())]
+
+
+def _sha256(inventory: Inventory, entry: Entry) -> str:
+    with os.fdopen(inventory.open(entry), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _todo(content: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    yield {"pointer": "/campaign", "why": "the name of the directory was taken; say what the campaign is called"}
+    if content["runs"]:
+        yield {"pointer": "/runs", "why": "say of each run whether it was completed or aborted (with its reason), and its role"}
+    for place, entry in _entries(content):
+        if entry["kind"] == "adapter":
+            yield {"pointer": f"{place}/base", "why": "say which base model the adapter belongs to, at which exact revision"}
+
+
+def _entries(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, entry in enumerate(content["deliverables"]):
+        yield f"/deliverables/{number}", entry
+    for index, run in enumerate(content["runs"]):
+        for number, entry in enumerate(run["deliverables"]):
+            yield f"/runs/{index}/deliverables/{number}", entry

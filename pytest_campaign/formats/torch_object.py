@@ -1,0 +1,330 @@
+"""The object in a torch file: its tensors by name, and where in the file their values lie.
+
+torch itself rebuilds the object (``torch.load(weights_only=True, map_location="meta")``), with stand-ins for classes
+that it does not know. It is given an archive of our own with the same pickle and one empty member per storage: so it
+can neither stumble over the container, which was read by stricter code, nor read a byte of tensor data; the offset
+that torch leaves at each storage on the meta device tells which member it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import warnings
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from .base import Problem, ProblemKind
+from .pickle_globals import Kind, kind
+from .pickle_survey import Name, Survey
+from .stand_ins import StandIn, held, stand_ins
+
+DTYPES = {
+    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "complex64": "C64", "complex128": "C128",
+    "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8", "bool": "BOOL",
+    "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ",
+    "float8_e8m0fnu": "F8_E8M0", "float4_e2m1fn_x2": "F4",
+}
+
+MOST_NAMES = 1000
+_MOST_NODES = 1_000_000
+_DEEPEST = 1000
+_LONGEST_NAME = 200
+_WASTE = 4096  # a storage up to this size may be mostly unused
+_EXPANDED = 256 << 20  # a tensor up to this size may be an expanded view of a smaller storage
+
+# The opcodes that torch's weights-only unpickler reads (torch/_weights_only_unpickler.py, torch 2.6 to 2.13).
+_READABLE = frozenset("""
+    GLOBAL NEWOBJ REDUCE BUILD APPEND APPENDS SETITEM SETITEMS MARK TUPLE TUPLE1 TUPLE2 TUPLE3 NONE NEWFALSE NEWTRUE EMPTY_TUPLE EMPTY_LIST
+    EMPTY_DICT EMPTY_SET BININT BININT1 BININT2 BINFLOAT BINUNICODE SHORT_BINSTRING BINPERSID BINGET LONG_BINGET BINPUT LONG_BINPUT LONG1
+    PROTO STOP
+    """.split())
+
+# What torch rebuilds tensors with that cannot be rebuilt on the meta device, and what they are.
+_NO_META = {"_rebuild_qtensor": "quantised", "_rebuild_nested_tensor": "nested", "_rebuild_njt": "nested",
+            "_rebuild_device_tensor_from_numpy": "NumPy-backed", "_rebuild_wrapper_subclass": "wrapper"}
+
+_PLAIN = (str, bytes, int, float, complex, bool, type(None), type)
+_LIGHTNING_STATE = frozenset({"callbacks", "loops"})
+_MODULE_PARTS = frozenset({"_parameters", "_buffers", "_modules"})
+
+
+class Unloadable(Exception):
+    """The object cannot be rebuilt; ``problem`` says why."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.observed)
+        self.problem = problem
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """One tensor of the object, on storage ``key``; ``start`` and ``stop`` bound the bytes that it uses of it.
+
+    ``bookkeeping``: no parameter but a scalar that a trainer keeps (the best loss so far), where infinity is legal.
+    """
+
+    name: str
+    key: str
+    dtype: str
+    item: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    start: int
+    stop: int
+    bookkeeping: bool
+
+    @property
+    def elements(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    @property
+    def dense(self) -> bool:
+        """Whether every byte between ``start`` and ``stop`` is the tensor's."""
+        return self.elements * self.item >= self.stop - self.start
+
+
+def refused_names(survey: Survey, path: str) -> tuple[list[Problem], list[Name]]:
+    """What is to be said of the names that a pickle asks for, and those that need a stand-in.
+
+    The pickle must not be handed to torch when one of the problems is an UNSAFE_GLOBAL.
+    """
+    by_kind: dict[Kind, list[Name]] = {each: [] for each in Kind}
+    for name in sorted(survey.names, key=lambda name: name.name):
+        by_kind[kind(name)].append(name)
+    problems = [
+        Problem(problem, path, _listed(by_kind[of]), expected, by_kind[of][0].name, len(by_kind[of]))
+        for of, problem, expected in (
+            (Kind.UNSAFE, ProblemKind.UNSAFE_GLOBAL, "no function that runs code when the file is loaded"),
+            (Kind.FOREIGN, ProblemKind.FOREIGN_CLASS, "tensors and plain containers, which load without the project's code"),
+            (Kind.DATA, ProblemKind.FRAMEWORK_CLASS, "tensors and plain containers, which torch.load takes by default"),
+        ) if by_kind[of]]
+    return problems, by_kind[Kind.FOREIGN] + by_kind[Kind.DATA]
+
+
+def _listed(names: Sequence[Name]) -> str:
+    shown = ", ".join(name.name[:_LONGEST_NAME] for name in names[:5])
+    return shown + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
+
+
+def rebuild(pickle: bytes, survey: Survey, names: Sequence[Name], path: str) -> tuple[list[Tensor], list[Problem]]:
+    """The tensors of the object that a pickle describes, with the problems of those that cannot be told.
+
+    Raises `Unloadable` when there is no object.
+    """
+    beyond = sorted(survey.opcodes - _READABLE)
+    if beyond:
+        raise Unloadable(Problem(ProblemKind.PICKLE_PROTOCOL, path, f"pickle protocol {survey.protocol} with {', '.join(beyond[:4])}",
+                                 "protocol 2, torch.save's default: weights-only loading reads no other opcodes"))
+    if len(names) > MOST_NAMES:
+        raise Unloadable(Problem(ProblemKind.TOO_LARGE, path, f"{len(names):,} foreign classes", f"at most {MOST_NAMES:,}"))
+    container, keys = _skeleton(pickle, survey.storages)
+    try:
+        loaded = _load(container, stand_ins(survey, names))
+    except (MemoryError, RecursionError):
+        raise
+    except Exception as error:  # torch raises whatever the pickle provokes
+        raise Unloadable(_unloadable(error, survey, path)) from error
+    return _tensors(loaded, keys, path)
+
+
+def _skeleton(pickle: bytes, storages: Iterable[str]) -> tuple[io.BytesIO, dict[int, str]]:
+    """An archive with the pickle and an empty member per storage, and the storages' keys by their data's offset."""
+    container = io.BytesIO()
+    keys = {}
+    with zipfile.ZipFile(container, "w") as archive:
+        for name, data in (("data.pkl", pickle), ("version", b"3\n"), ("byteorder", b"little")):
+            archive.writestr(f"archive/{name}", data)
+        for key in storages:
+            archive.writestr(f"archive/data/{key}", b"")
+            keys[container.tell()] = key
+    container.seek(0)
+    return container, keys
+
+
+def _load(container: io.BytesIO, allowed: Sequence[tuple[Any, str]]) -> Any:
+    import torch
+
+    with warnings.catch_warnings(), torch.serialization.safe_globals(list(allowed)):
+        warnings.simplefilter("ignore")
+        return torch.load(container, map_location="meta", weights_only=True)
+
+
+def _unloadable(error: Exception, survey: Survey, path: str) -> Problem:
+    for name in sorted(survey.names, key=lambda name: name.name):
+        what = _NO_META.get(name.name.rpartition(".")[2])
+        if what:
+            return Problem(ProblemKind.UNREADABLE_KIND, path, f"{what} tensors ({name.name})", "dense tensors")
+    text = str(error).rpartition("WeightsUnpickler error: ")[2].strip().partition("\n")[0]
+    return Problem(ProblemKind.DAMAGED, path, f"torch.load refuses the pickle: {type(error).__name__}: {text[:200]}", "a pickle that loads with weights_only=True")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Node:
+    """A value on the way through the object, its name as a chain from the end, and what its surroundings say of it."""
+
+    value: Any
+    chain: tuple[Any, ...] | None
+    depth: int = 0
+    bookkeeping: bool = False
+    mixed: bool = False  # its mapping also holds other things than tensors
+
+    @property
+    def name(self) -> str:
+        parts: list[str] = []
+        chain = self.chain
+        while chain is not None:
+            parts.append(chain[0])
+            chain = chain[1]
+        return ".".join(reversed(parts))[:_LONGEST_NAME]
+
+
+class _TooLarge(Exception):
+    pass
+
+
+def _tensors(loaded: Any, keys: Mapping[int, str], path: str) -> tuple[list[Tensor], list[Problem]]:
+    tensors: list[Tensor] = []
+    unreadable: list[tuple[str, str]] = []
+    problems = []
+    try:
+        for node in _walk(loaded):
+            why = _unreadable(node.value)
+            if why is None:
+                tensors.append(_tensor(node, keys))
+            else:
+                unreadable.append((node.name, why))
+    except _TooLarge as error:
+        problems.append(Problem(ProblemKind.TOO_LARGE, path, str(error), f"at most {_MOST_NODES:,} objects, {_DEEPEST:,} levels deep"))
+    if unreadable:
+        name, why = unreadable[0]
+        problems.append(Problem(ProblemKind.UNREADABLE_KIND, path, why, "a dense tensor with its values in the file", name, len(unreadable)))
+    if not tensors and not problems:
+        problems.append(Problem(ProblemKind.NO_TENSORS, path, "the object holds no tensor", "at least one tensor"))
+    return tensors, problems
+
+
+def _walk(root: Any) -> Iterator[_Node]:
+    """Every tensor below ``root``, in the order of the containers; each container once, however often it is shared."""
+    import torch
+
+    seen: set[int] = set()
+    stack = [_Node(root, None)]
+    visited = 0
+    while stack:
+        node = stack.pop()
+        visited += 1
+        if visited > _MOST_NODES:
+            raise _TooLarge(f"more than {_MOST_NODES:,} objects")
+        if node.depth > _DEEPEST:
+            raise _TooLarge(f"more than {_DEEPEST:,} levels")
+        if isinstance(node.value, torch.Tensor):
+            yield node
+        if id(node.value) in seen:
+            continue
+        seen.add(id(node.value))
+        stack.extend(reversed(list(_children(node))))
+
+
+def _children(node: _Node) -> Iterator[_Node]:
+    import torch
+
+    value = node.value
+    parts: Iterable[tuple[Any, Any]] = ()
+    mixed = False
+    if isinstance(value, dict):
+        parts = dict.items(value)  # not value.items(): a pickle can set attributes on an OrderedDict
+        mixed = not all(part is None or isinstance(part, torch.Tensor) for _, part in parts)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        parts = enumerate(value)
+    for key, part in parts:
+        if not isinstance(part, _PLAIN):
+            state = node.depth == 0 and isinstance(key, str) and key in _LIGHTNING_STATE
+            yield _Node(part, (_shown(key), node.chain), node.depth + 1, node.bookkeeping or state, mixed)
+    for name, part in held(value):
+        inside = isinstance(value, StandIn) and not name and isinstance(part, dict)
+        for key, below in dict.items(part) if inside else ((name, part),):
+            if not isinstance(below, _PLAIN):
+                chain = node.chain if key == "" or key in _MODULE_PARTS else (_shown(key), node.chain)
+                yield _Node(below, chain, node.depth + 1, node.bookkeeping, inside and key not in _MODULE_PARTS)
+
+
+def _shown(key: Any) -> str:
+    return str(key)[:_LONGEST_NAME] if isinstance(key, (str, int)) else f"({type(key).__name__})"
+
+
+def _unreadable(tensor: Any) -> str | None:
+    """Why a tensor's values cannot be read from the file, None if they can."""
+    import torch
+
+    if tensor.is_nested:
+        return "a nested tensor"
+    if tensor.is_quantized:
+        return "a quantised tensor"
+    if tensor.layout != torch.strided:
+        return f"a sparse tensor ({tensor.layout})"
+    try:
+        storage = tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return "a tensor subclass without a storage of its own"
+    if getattr(storage, "_checkpoint_offset", None) is None:
+        return "a tensor of the meta device, saved without values"
+    return None
+
+
+def _tensor(node: _Node, keys: Mapping[int, str]) -> Tensor:
+    tensor = node.value
+    shape, stride, item = tuple(tensor.shape), tuple(tensor.stride()), tensor.element_size()
+    start = stop = 0
+    if tensor.numel():
+        start = tensor.storage_offset() * item
+        stop = start + (sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1) * item
+    dtype = str(tensor.dtype).rpartition(".")[2]
+    return Tensor(node.name, keys[tensor.untyped_storage()._checkpoint_offset], DTYPES.get(dtype, dtype.upper()), item, shape, stride,
+                  start, stop, node.bookkeeping or (node.mixed and not shape))
+
+
+def check_storages(tensors: Sequence[Tensor], survey: Survey, lengths: Mapping[str, int], path: str) -> Iterator[Problem]:
+    """Compare tensors and storages with how many bytes the file really has for each storage (``lengths``).
+
+    torch believes the pickle in all of this.
+    """
+    by_key: dict[str, list[Tensor]] = {}
+    for tensor in tensors:
+        by_key.setdefault(tensor.key, []).append(tensor)
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for key, storage in survey.storages.items():
+        users = by_key.get(key, [])
+        name = users[0].name if users else f"data/{key}"
+        if key not in lengths:
+            found.setdefault("absent", []).append((name, f"its values (storage {key}) are not in the file", "a storage for every tensor"))
+            continue
+        length = lengths[key]
+        if storage.bytes is not None and storage.bytes != length:
+            found.setdefault("size", []).append((name, f"storage {key} has {length:,} bytes", f"{storage.bytes:,} bytes, as the pickle says"))
+            continue
+        over = next((tensor for tensor in users if tensor.stop > length or tensor.elements * tensor.item > max(length, _EXPANDED)), None)
+        if over is not None:
+            found.setdefault("over", []).append((over.name, f"{over.dtype} {list(over.shape)} on a storage of {length:,} bytes",
+                                                 f"{max(over.stop, over.elements * over.item):,} bytes"))
+            continue
+        used = _covered(users)
+        if users and length > _WASTE and 2 * used < length:
+            found.setdefault("waste", []).append((name, f"{used:,} of the {length:,} bytes of its storage are used", "a copy of the part that is used (clone)"))
+    for what, kind_ in (("absent", ProblemKind.DAMAGED), ("size", ProblemKind.DAMAGED), ("over", ProblemKind.OUT_OF_STORAGE), ("waste", ProblemKind.WASTED_STORAGE)):
+        if what in found:
+            where, observed, expected = found[what][0]
+            yield Problem(kind_, path, observed, expected, where, len(found[what]))
+
+
+def _covered(users: Sequence[Tensor]) -> int:
+    """How many bytes of their common storage the tensors span together."""
+    covered = at = 0
+    for start, stop in sorted((tensor.start, tensor.stop) for tensor in users):
+        covered += max(0, stop - max(start, at))
+        at = max(at, stop)
+    return covered

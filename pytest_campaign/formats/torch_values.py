@@ -1,0 +1,130 @@
+"""The bytes of a torch file, read once: checksums, digest, and NaN and infinity by tensor."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+from .base import Depth, Problem, ProblemKind, Source
+from .streaming import Found, Segment, exactly, never_written, non_finite, scan
+from .torch_object import Tensor
+
+_LARGEST_VIEW = 64 << 20  # a view with gaps is copied to look at its own values alone, up to this many bytes
+_AGAIN = 4  # how often the bytes of a shared storage may be read again to tell its tensors apart
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A range of the file: the storage ``key``, or something else when that is None.
+
+    ``crc`` is the CRC-32 that the file states for it, None if there is none to compare.
+    """
+
+    name: str
+    offset: int
+    length: int
+    key: str | None = None
+    crc: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Values:
+    """What reading the parts gave; ``bytes_read`` counts the bytes of storages."""
+
+    problems: Sequence[Problem]
+    sha256: str | None
+    bytes_read: int
+
+
+def read_values(file: BinaryIO, size: int, parts: Sequence[Part], tensors: Sequence[Tensor], path: str, source: Source) -> Values:
+    """Read a file once, as deep as ``source`` wants it. The parts are sorted and do not overlap; tensors fit their storages."""
+    users: dict[str, list[Tensor]] = {}
+    for tensor in tensors:
+        users.setdefault(tensor.key, []).append(tensor)
+    segments = [_segment(part, users) for part in parts]
+    problems = list(never_written(path, file, size, segments))
+    if source.depth < Depth.TENSORS:
+        return Values(problems, scan(file, size, (), source).sha256 if source.digest else None, 0)
+    result = scan(file, size, segments, source)
+    wrong = [(part, segment, found) for part, segment, found in zip(parts, segments, result.segments, strict=True)
+             if part.crc is not None and found.crc32 != part.crc]
+    if wrong:
+        part, segment, found = wrong[0]
+        problems.append(Problem(ProblemKind.CHECKSUM, path, f"CRC-32 {found.crc32:08x} of member {part.name}", f"{part.crc:08x}, as written",
+                                segment.label, len(wrong)))
+    broken = {part.key for part, _, _ in wrong}
+    judged = _Blame(file, size, source)
+    named: list[tuple[str, Found]] = []
+    for part, found in zip(parts, result.segments, strict=True):
+        if part.key is not None and part.key not in broken:
+            named += judged.tensors(part, found, [tensor for tensor in users.get(part.key, ()) if _is_tested(tensor)])
+    problems += non_finite(path, named)
+    return Values(problems, result.sha256, sum(part.length for part in parts if part.key is not None))
+
+
+def _is_tested(tensor: Tensor) -> bool:
+    return tensor.dtype in _TORCH_NAMES and not tensor.bookkeeping
+
+
+def _segment(part: Part, users: Mapping[str, Sequence[Tensor]]) -> Segment:
+    """The part as the pass wants it: labelled with its first tensor, tested as the first type that can be non-finite."""
+    here = users.get(part.key, ()) if part.key is not None else ()
+    dtype = next((_SCANNED_AS.get(tensor.dtype, tensor.dtype) for tensor in here if _is_tested(tensor)), None)
+    return Segment(part.offset, part.length, dtype, crc=part.crc is not None, label=here[0].name if here and here[0].name else part.name)
+
+
+class _Blame:
+    """Tells which of the tensors on a storage are not finite. Only a storage that holds NaN or infinity is read again."""
+
+    def __init__(self, file: BinaryIO, size: int, source: Source) -> None:
+        self._file, self._size, self._source = file, size, _Again(source)
+
+    def tensors(self, part: Part, found: Found, users: Sequence[Tensor]) -> Iterator[tuple[str, Found]]:
+        """(name, what was seen) for each tensor on one storage."""
+        left = _AGAIN * part.length
+        for tensor in users:
+            if not (found.nan or found.infinite) or (len(users) == 1 and tensor.dense and tensor.stop - tensor.start == part.length):
+                yield tensor.name, found
+                continue
+            left -= tensor.stop - tensor.start
+            yield tensor.name, self._alone(part, tensor) if left >= 0 else found
+
+    def _alone(self, part: Part, tensor: Tensor) -> Found:
+        length = tensor.stop - tensor.start
+        if tensor.dense or length > _LARGEST_VIEW:
+            segment = Segment(part.offset + tensor.start, length, _SCANNED_AS.get(tensor.dtype, tensor.dtype))
+            return scan(self._file, self._size, [segment], self._source).segments[0]
+        return _look(exactly(self._file, part.offset + tensor.start, length), tensor)
+
+
+def _look(data: bytes, tensor: Tensor) -> Found:
+    """What the elements of a view with gaps are, whose bytes from the first to the last element are given."""
+    import torch
+
+    whole = len(data) // tensor.item
+    values: Any = torch.frombuffer(bytearray(data), dtype=getattr(torch, _TORCH_NAMES[tensor.dtype]), count=whole)
+    values = values.as_strided(tensor.shape, tensor.stride)
+    values = torch.view_as_real(values.to(torch.complex128)) if values.is_complex() else values.to(torch.float64)
+    nan, infinite = values.isnan(), values.isinf()
+    mask = not bool(((values != 0) & (values != -torch.inf)).any()) and bool((values == 0).any())
+    return Found(None, bool(nan.any()), bool(infinite.any()), mask)
+
+
+class _Again:
+    """A source for bytes that were read before: no digest, and no progress to report."""
+
+    def __init__(self, source: Source) -> None:
+        self.open, self.size, self.exists = source.open, source.size, source.exists
+        self.depth, self.threads, self.digest = source.depth, source.threads, False
+
+    def advance(self, count: int) -> None:
+        pass
+
+
+_SCANNED_AS = {"COMPLEX32": "F16"}  # pairs of halves
+_TORCH_NAMES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "C64": "complex64", "C128": "complex128", "COMPLEX32": "complex32",
+    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
+}

@@ -1,0 +1,143 @@
+"""Files of ``torch.save``: a zip archive of stored members, ``<root>/data.pkl`` and one ``<root>/data/N`` per storage.
+
+Source of the facts about the format: torch/serialization.py and caffe2/serialize/inline_container.cc of torch 2.13, and
+files written by it.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import posixpath
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import BinaryIO
+
+from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
+from .pickle_survey import LARGEST, BadPickle, Survey, survey
+from .streaming import exactly
+from .torch_object import Tensor, Unloadable, check_storages, rebuild, refused_names
+from .torch_values import Part, read_values
+from .zip_archive import Archive, ArchiveFault, Member, first_member, member_names, read_archive, reader
+
+NAME = "torch zip"
+PICKLE = "data.pkl"
+SCRIPT_PICKLE = b"\x80\x02c__torch__"  # the object of a TorchScript archive is always of a class of its own
+_TAIL = 22  # an end record without a comment
+_LOOK_FOR_PICKLE = 8 << 20
+
+
+def is_script(names: Sequence[str]) -> bool:
+    """Whether the members of an archive are those of TorchScript."""
+    below = [name.partition("/")[2] for name in names]
+    return any(name == "constants.pkl" or name.startswith("code/") for name in below)
+
+
+def is_archive(candidate: Candidate) -> bool:
+    """Whether a file can be a zip archive at all, by its first and last bytes."""
+    return candidate.head.startswith(b"PK\x03\x04") or candidate.read(max(0, candidate.size - _TAIL), _TAIL).startswith(b"PK\x05\x06")
+
+
+def recognise(candidate: Candidate) -> bool:
+    """By the members; by the first member when there is no directory to read, as in a file that was cut."""
+    if not is_archive(candidate):
+        return False
+    names = member_names(candidate.read, candidate.size)
+    if names:
+        below = {name.partition("/")[2] for name in names}
+        return PICKLE in below and not is_script(names) and bool(below & {"version", ".data/version", "data/0", "byteorder"})
+    name, data = first_member(candidate.head)
+    return name.partition("/")[2] == PICKLE and not data.startswith(SCRIPT_PICKLE) and (not data or data.startswith(b"\x80"))
+
+
+def read(unit: Unit, source: Source) -> Reading:
+    """Structure, object and values of one file."""
+    path = unit.path
+    with source.open(path) as file:
+        size = source.size(path)
+        try:
+            archive = read_archive(reader(file), size)
+        except ArchiveFault as fault:
+            problem = Problem(fault.kind, path, fault.observed, fault.expected, fault.where)
+            if fault.kind is ProblemKind.TRUNCATED:
+                problem = dataclasses.replace(problem, expected=_whole(file, size) or fault.expected)
+            return _reading(path, size, None, [problem], read_values(file, size, (), (), path, source).sha256)
+        return _read_archive(path, size, file, archive, source)
+
+
+def _read_archive(path: str, size: int, file: BinaryIO, archive: Archive, source: Source) -> Reading:
+    members = archive.below_root()
+    problems = []
+    if archive.trailing:
+        problems.append(Problem(ProblemKind.TRAILING, path, f"{archive.trailing:,} bytes behind the end of the archive", "none"))
+    checked = any(member.crc for member in archive.members)
+    if not checked:
+        problems.append(Problem(ProblemKind.NO_CHECKSUM, path, "every CRC-32 in the archive is zero", "the checksums that torch.save writes by default"))
+    tensors, found = _object(file, members, path, checked)
+    problems += found
+    deep = source.depth >= Depth.TENSORS and tensors is not None and not any(
+        problem.kind is ProblemKind.UNREADABLE_KIND for problem in problems)
+    parts = [_part(name, member, checked) for name, member in members.items()]
+    lengths = {part.key: part.length for part in parts if part.key is not None}
+    sound = [tensor for tensor in tensors or () if tensor.stop <= lengths.get(tensor.key, -1)]
+    values = read_values(file, size, parts, sound, path, source)
+    problems += values.problems
+    return dataclasses.replace(
+        _reading(path, size, Depth.TENSORS if deep else Depth.HEADER, problems, values.sha256, tensors or ()), bytes_read=values.bytes_read)
+
+
+def _part(name: str, member: Member, checked: bool) -> Part:
+    folder, key = posixpath.split(name)
+    return Part(name, member.offset, member.stored, key if folder == "data" else None, member.crc if checked else None)
+
+
+def _object(file: BinaryIO, members: Mapping[str, Member], path: str, checked: bool) -> tuple[list[Tensor] | None, list[Problem]]:
+    """The tensors, None if the object is not to be had, and the problems on the way."""
+    for needed in (PICKLE, "version"):
+        if needed not in members and f".data/{needed}" not in members:
+            return None, [Problem(ProblemKind.DAMAGED, path, f"member {needed} is absent", "a member of that name, as torch.save writes it")]
+    member = members[PICKLE]
+    if member.size > LARGEST:
+        return None, [Problem(ProblemKind.TOO_LARGE, path, f"a pickle of {member.size:,} bytes", f"at most {LARGEST:,} bytes", PICKLE)]
+    pickle = exactly(file, member.offset, member.size)
+    if checked and zlib.crc32(pickle) != member.crc:
+        return None, []  # reported with the other members; what a damaged pickle says is not to be believed
+    if "byteorder" in members and exactly(file, members["byteorder"].offset, 3) != b"lit":
+        return None, [Problem(ProblemKind.UNREADABLE_KIND, path, "values that are not little-endian", "little-endian values", "byteorder")]
+    try:
+        found = survey(pickle)
+    except BadPickle as error:
+        return None, [Problem(ProblemKind.DAMAGED, path, str(error), "a complete pickle", PICKLE)]
+    problems, strangers = refused_names(found, path)
+    if found.end < len(pickle):
+        problems.append(Problem(ProblemKind.DAMAGED, path, f"{len(pickle) - found.end:,} bytes behind the end of the pickle", "none", PICKLE))
+    if any(problem.kind is ProblemKind.UNSAFE_GLOBAL for problem in problems):
+        return None, problems
+    try:
+        tensors, unread = rebuild(pickle, found, strangers, path)
+    except Unloadable as refusal:
+        return None, [*problems, refusal.problem]
+    lengths = {posixpath.basename(name): member.size for name, member in members.items() if posixpath.dirname(name) == "data"}
+    return tensors, [*problems, *unread, *check_storages(tensors, found, lengths, path)]
+
+
+def _whole(file: BinaryIO, size: int) -> str | None:
+    """How long a file that was cut must have been, as far as its pickle, which comes first, still tells."""
+    head = reader(file)(0, min(size, _LOOK_FOR_PICKLE))
+    name, data = first_member(head)
+    if name.partition("/")[2] != PICKLE:
+        return None
+    try:
+        found: Survey = survey(data)
+    except BadPickle:
+        return None
+    stored = sum(storage.bytes or 0 for storage in found.storages.values())
+    return f"more than {len(head) - len(data) + found.end + stored:,} bytes: {len(found.storages):,} storages alone take {stored:,}"
+
+
+def _reading(path: str, size: int, depth: Depth | None, problems: Sequence[Problem], sha256: str | None, tensors: Sequence[Tensor] = ()) -> Reading:
+    return Reading(NAME, depth, [FileFacts(path, size, sha256)], problems, len(tensors), sum(tensor.elements for tensor in tensors),
+                   collections.Counter(tensor.dtype for tensor in tensors), names=[tensor.name for tensor in tensors])
+
+
+FORMAT = Format(NAME, Depth.TENSORS, read, recognise)

@@ -1,0 +1,93 @@
+"""The entry point of the pytest plugin: options and what must happen before collection.
+
+PYTEST_DONT_REWRITE: this module is imported in every pytest run of an environment where the package is installed, so it
+stays small and imports nothing heavy; everything else is imported only when a campaign directory is given.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register the options and their settings in the ini file."""
+    group = parser.getgroup("campaign", "training campaigns")
+    group.addoption("--campaign-dir", action="append", default=[], metavar="DIR", dest="campaign_dir",
+                    help="Check this campaign directory (repeatable).")
+    group.addoption("--campaign-plan", metavar="FILE", dest="campaign_plan", help="The reviewer's own copy of the plan; it decides what is expected.")
+    group.addoption("--campaign-max-depth", metavar="DEPTH", dest="campaign_max_depth", help="Reload no deeper: header, tensors, model or probe.")
+    group.addoption("--campaign-require-depth", metavar="DEPTH", dest="campaign_require_depth",
+                    help="What is reloaded less deep stays unverified.")
+    group.addoption("--campaign-report", action="append", default=[], metavar="FILE", dest="campaign_report",
+                    help="Write a report; the suffix decides its form: .json (repeatable).")
+    group.addoption("--campaign-draft", action="store_true", dest="campaign_draft",
+                    help="Write manifest.json from what lies in the directory, and stop; never overwrites.")
+    group.addoption("--campaign-timeout", metavar="SECONDS", dest="campaign_timeout", help="Limit of a reload without progress (default: 120).")
+    group.addoption("--campaign-memory", metavar="SIZE", dest="campaign_memory",
+                    help="Memory limit of a reload, for instance 8GiB (default: half of what is available).")
+    group.addoption("--campaign-jobs", metavar="N", dest="campaign_jobs", help="Reader threads of a reload (default: one for each core).")
+    for name, text in (
+        ("plan", "The reviewer's own copy of the plan, relative to the ini file."),
+        ("max_depth", "As --campaign-max-depth."),
+        ("require_depth", "As --campaign-require-depth."),
+        ("timeout", "As --campaign-timeout."),
+        ("memory", "As --campaign-memory."),
+        ("jobs", "As --campaign-jobs."),
+    ):
+        parser.addini(f"campaign_{name}", text, type="string", default="")
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Make our hook specifications known, so that a misspelt implementation is an error."""
+    from . import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
+    """Turn the campaign directories into arguments before any `conftest.py` is looked for."""
+    if early_config.known_args_namespace.campaign_dir:
+        from .arguments import prepare
+
+        prepare(early_config, args)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker always and the session's plugin only when there is a campaign."""
+    config.addinivalue_line("markers", "campaign: a check of a training campaign (added by pytest-campaign).")
+    if config.option.campaign_dir:
+        from .session import register
+
+        register(config)
+    elif config.option.campaign_report:
+        raise pytest.UsageError("--campaign-report needs --campaign-dir=DIR")
+
+
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Write drafts and stop, when that is all that is asked."""
+    if not config.option.campaign_draft:
+        return None
+    if not config.option.campaign_dir:
+        raise pytest.UsageError("--campaign-draft needs --campaign-dir=DIR")
+    from .cli import draft
+
+    return draft([str(config.invocation_params.dir / directory) for directory in config.option.campaign_dir])
+
+
+def is_inside(path: Path, folders: list[Path]) -> bool:
+    """Whether a path is one of the folders or lies below one, links resolved or not."""
+    forms = {Path(os.path.abspath(path)), Path(os.path.realpath(path))}
+    tops = {form for folder in folders for form in (Path(os.path.abspath(folder)), Path(os.path.realpath(folder)))}
+    return any(form == top or top in form.parents for form in forms for top in tops)
+
+
+def without_inside(entries: list[str], folders: list[Path]) -> list[str]:
+    """The entries of a search path that are absolute and do not lie in one of the folders."""
+    return [entry for entry in entries if entry and os.path.isabs(entry) and not is_inside(Path(entry), folders)]
+
+

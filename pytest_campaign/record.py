@@ -1,0 +1,218 @@
+"""The one record of a session: verdicts and counts, from which every report and the exit status follow."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import checks
+from .campaign import ESSENTIAL, Campaign, Deliverable
+from .checks import Pair, identifiers
+from .findings import Finding, Level, Outcome
+from .formats.base import Depth, FileFacts
+
+REPORT_VERSION = 1
+
+
+class Verdict(enum.StrEnum):
+    """What becomes of a deliverable, worst first as reports show it."""
+
+    MISSING = "missing"
+    REJECTED = "rejected"
+    UNVERIFIED = "unverified"
+    ABORTED = "aborted"
+    ACCEPTED = "accepted"
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """How one check of one subject ended.
+
+    ``depth``, ``format``, ``bytes_read`` and ``files`` are what a reload learned; the other checks leave them
+    empty. ``reason`` says why a check was skipped or did not end.
+    """
+
+    pair: Pair
+    outcome: Outcome
+    findings: Sequence[Finding] = ()
+    seconds: float = 0.0
+    reason: str | None = None
+    depth: Depth | None = None
+    format: str | None = None
+    bytes_read: int = 0
+    files: Sequence[FileFacts] = ()
+
+    def to_text(self) -> str:
+        """One ASCII line of JSON, which a pytest report carries unharmed between processes."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> Result:
+        """The result that `to_text` wrote."""
+        data = json.loads(text)
+        data["pair"] = Pair(*data["pair"])
+        data["outcome"] = Outcome(data["outcome"])
+        data["findings"] = [Finding(**{**f, "level": Level(f["level"])}) for f in data["findings"]]
+        data["depth"] = None if data["depth"] is None else Depth(data["depth"])
+        data["files"] = [FileFacts(**file) for file in data["files"]]
+        return cls(**data)
+
+
+@dataclasses.dataclass(frozen=True)
+class DeliverableRecord:
+    """One deliverable with its verdict. ``path`` is None when it was only planned."""
+
+    id: str
+    kind: str | None
+    path: str | None
+    format: str | None
+    purpose: str | None
+    priority: str
+    run: str | None
+    verdict: Verdict
+    gated: bool
+    depth: Depth | None
+    bytes_read: int
+    results: Sequence[Result]
+    files: Sequence[FileFacts]
+    findings: Sequence[Finding]
+
+
+@dataclasses.dataclass(frozen=True)
+class CampaignRecord:
+    """One campaign with its verdict. ``ran`` of ``expected`` checks ended; ``partial`` when some were not selected."""
+
+    directory: str
+    campaign: str
+    described: bool
+    verdict: Verdict
+    partial: bool
+    ran: int
+    expected: int
+    plan: tuple[str, str] | None
+    inventory: tuple[int, int]
+    results: Sequence[Result]
+    findings: Sequence[Finding]
+    runs: Sequence[Mapping[str, Any]]
+    deliverables: Sequence[DeliverableRecord]
+
+    def count(self, verdict: Verdict) -> int:
+        """How many deliverables have this verdict."""
+        return sum(deliverable.verdict is verdict for deliverable in self.deliverables)
+
+    @property
+    def depth(self) -> Depth | None:
+        """The lowest depth that an accepted deliverable was reloaded to."""
+        return min((d.depth for d in self.deliverables if d.verdict is Verdict.ACCEPTED and d.depth is not None), default=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """Everything that a session found. ``complete`` is false until the session has ended in good order."""
+
+    complete: bool
+    tool: Mapping[str, Any]
+    environment: Mapping[str, str]
+    isolation: Mapping[str, Any]
+    started: str
+    seconds: float
+    campaigns: Sequence[CampaignRecord]
+
+    @property
+    def accepted(self) -> bool:
+        """Whether every campaign is accepted."""
+        return bool(self.campaigns) and all(campaign.verdict is Verdict.ACCEPTED for campaign in self.campaigns)
+
+
+def _verdict(campaign: Campaign, deliverable: Deliverable, needed: Sequence[str], results: Mapping[str, Result]) -> Verdict:
+    if campaign.aborted(deliverable.run):
+        return Verdict.ABORTED
+    if campaign.target(deliverable) is None:
+        return Verdict.MISSING
+    if any(result.outcome is Outcome.FAILED for result in results.values()):
+        return Verdict.REJECTED
+    if any(name not in results or results[name].outcome is not Outcome.PASSED for name in needed):
+        return Verdict.UNVERIFIED
+    return Verdict.ACCEPTED
+
+
+def campaign_record(campaign: Campaign, results: Mapping[Pair, Result], *, partial: bool) -> CampaignRecord:
+    """The record of one campaign from the results that arrived. Pure."""
+    expected = checks.expected(campaign)
+    own = [results[pair] for pair in expected if pair.deliverable is None and pair in results]
+    campaign_findings = [finding for result in own for finding in result.findings]
+    deliverables = [_deliverable(campaign, d, [p.check for p in expected if p.deliverable == d.id], results, campaign_findings)
+                    for d in campaign.deliverables]
+    deliverables += _only_planned(campaign, campaign_findings)
+    ran = sum(pair in results for pair in expected)
+    files = [entry for entry in campaign.inventory.entries if entry.kind == "file"]
+    return CampaignRecord(
+        directory=campaign.inventory.root,
+        campaign=campaign.name,
+        described=campaign.manifest is not None,
+        verdict=_campaign_verdict(expected, results, deliverables),
+        partial=partial,
+        ran=ran,
+        expected=len(expected),
+        plan=(campaign.plan.source, campaign.plan.sha256) if campaign.plan else None,
+        inventory=(len(files), sum({(e.device, e.inode): e.size for e in files}.values())),
+        results=own,
+        findings=[finding for finding in campaign_findings if finding.deliverable is None],
+        runs=_runs(campaign, deliverables),
+        deliverables=deliverables,
+    )
+
+
+def _deliverable(campaign: Campaign, deliverable: Deliverable, needed: Sequence[str], results: Mapping[Pair, Result],
+                 campaign_findings: Sequence[Finding]) -> DeliverableRecord:
+    own = {name: results[pair] for name in needed if (pair := Pair(deliverable.id, name)) in results}
+    verdict = _verdict(campaign, deliverable, needed, own)
+    learned = next((result for result in own.values() if result.format is not None), None)
+    digests = {file.path: file for result in own.values() for file in result.files}
+    return DeliverableRecord(
+        id=deliverable.id, kind=deliverable.kind, path=deliverable.path, format=learned.format if learned else deliverable.format,
+        purpose=deliverable.purpose, priority=deliverable.priority, run=deliverable.run, verdict=verdict, gated=True,
+        depth=learned.depth if learned else None, bytes_read=sum(result.bytes_read for result in own.values()),
+        results=list(own.values()),
+        files=[digests.get(path, FileFacts(path, entry.size)) for path, entry in campaign.files_of(deliverable).items()],
+        findings=[f for result in own.values() for f in result.findings]
+        + [f for f in campaign_findings if f.deliverable == deliverable.id],
+    )
+
+
+def _only_planned(campaign: Campaign, campaign_findings: Sequence[Finding]) -> Sequence[DeliverableRecord]:
+    """Deliverables that only the plan knows; with an unusable manifest nobody can say what became of them."""
+    if campaign.plan is None:
+        return []
+    if campaign.manifest is None:
+        planned, verdict = list(campaign.plan.deliverables), Verdict.UNVERIFIED
+    else:
+        planned, verdict = list(identifiers.missing(campaign)), Verdict.MISSING
+    return [DeliverableRecord(
+        id=p.id, kind=p.kind, path=None, format=None, purpose=None, priority=p.priority, run=p.run,
+        verdict=Verdict.ABORTED if campaign.aborted(p.run) else verdict, gated=p.priority == ESSENTIAL, depth=None, bytes_read=0,
+        results=[], files=[], findings=[f for f in campaign_findings if f.deliverable == p.id]) for p in planned]
+
+
+def _campaign_verdict(expected: Sequence[Pair], results: Mapping[Pair, Result],
+                      deliverables: Sequence[DeliverableRecord]) -> Verdict:
+    outcomes = [results[pair].outcome if pair in results else Outcome.UNVERIFIED for pair in expected if pair.deliverable is None]
+    verdicts = {deliverable.verdict for deliverable in deliverables if deliverable.gated}
+    if Outcome.FAILED in outcomes or not verdicts.isdisjoint((Verdict.MISSING, Verdict.REJECTED)):
+        return Verdict.REJECTED
+    if any(outcome is not Outcome.PASSED for outcome in outcomes) or Verdict.UNVERIFIED in verdicts:
+        return Verdict.UNVERIFIED
+    return Verdict.ACCEPTED
+
+
+def _runs(campaign: Campaign, deliverables: Sequence[DeliverableRecord]) -> Sequence[Mapping[str, Any]]:
+    found = []
+    for run in campaign.manifest.runs if campaign.manifest else ():
+        own = [deliverable.verdict for deliverable in deliverables if deliverable.run == run.id]
+        found.append({
+            "id": run.id, "status": run.status, "counts": {verdict.value: own.count(verdict) for verdict in Verdict if verdict in own},
+            "parameters": None, "abort": {"reason": run.abort_reason} if run.abort_reason else None})
+    return found

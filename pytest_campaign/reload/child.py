@@ -1,0 +1,251 @@
+"""What happens in the fresh process: confine it, read the units of one job, say what was learned.
+
+The child writes one line of JSON at a time: ``{"ready": true}`` when it is confined, ``{"progress": n}`` while it
+reads (n bytes of the unit done so far), and for each unit in turn ``{"reading": …}`` or ``{"death": …}``. It ends
+with its first death: after a failed reading the state of the process is not known.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import importlib
+import io
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from typing import Any, BinaryIO, NoReturn, cast
+
+from ..formats import formats
+from ..formats.base import Depth, Unit, to_json
+from ..inventory import Changed, identity, open_file
+from . import limits
+from .protocol import Death, DeathKind, FileSpec, Job, Limits, decode_job
+
+_LIBRARIES = ("torch", "safetensors")
+_PROGRESS_SECONDS = 0.1
+_LONGEST_TEXT = 500
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+# How torch, the C++ library and Python's threads say that they got no memory without raising MemoryError.
+_OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc",
+                  "can't start new thread")
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # the table knew a regular file there
+
+
+def preload() -> str | None:
+    """Import what reading needs; why that is not possible, or None."""
+    name = ""
+    try:
+        for name in _LIBRARIES:
+            importlib.import_module(name)
+        name = "a format module"
+        formats()
+    except Exception as error:  # a broken library can raise anything
+        return f"{name} could not be imported: {_text(error)}"
+    return None
+
+
+def main(job_descriptor: int, result: int, log: int, folder: str, parent: int) -> NoReturn:
+    """Run one job and end the process.
+
+    The job is read from ``job_descriptor``, answers go to ``result``, everything printed to ``log``; ``folder``
+    is for temporary files, ``parent`` the process without which this one must not go on.
+    """
+    os.setsid()
+    _die_with(parent)
+    limits.die_first()
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    _close_others(job_descriptor, result)
+    os.environ["TMPDIR"] = folder
+    tempfile.tempdir = None
+    channel = Channel(result)
+    if (failure := preload()) is not None:
+        channel.send(_death(Death(DeathKind.NO_SERVER, failure)))
+        os._exit(0)
+    with os.fdopen(job_descriptor, "rb") as file:
+        file.seek(0)
+        job, bounds = decode_job(file.read())
+    limits.restrict(bounds.memory)
+    channel.send(_line({"ready": True}))
+    for unit in job.units:
+        if not attempt(unit, job, bounds, channel):
+            break
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def attempt(unit: Unit, job: Job, bounds: Limits, channel: Channel) -> bool:
+    """Read one unit and say what came of it; whether it was a reading."""
+    if unit.format not in formats():
+        channel.send(_death(Death(DeathKind.NO_SERVER, f"the fresh process knows no format {unit.format!r}")))
+        return False
+    source = JobSource(job, bounds, channel)
+    try:
+        reading = formats()[unit.format].read(unit, source)
+        source.close()
+        line = _line({"reading": to_json(reading)})
+    except BaseException as error:  # whatever a reader or a library raises is an answer
+        traceback.clear_frames(error.__traceback__)  # gives back what filled the memory
+        channel.send(_death(judge(error, bounds)))
+        return False
+    channel.send(line)
+    return True
+
+
+def judge(error: BaseException, bounds: Limits) -> Death:
+    """The death that an exception stands for."""
+    text = _text(error)
+    if isinstance(error, _OpenError):
+        kind = DeathKind.CHANGED if error.errno in _GONE else DeathKind.UNREADABLE
+        return Death(kind, error.strerror or text, error.path)
+    if isinstance(error, Changed):
+        return Death(DeathKind.CHANGED, error.strerror or str(error), error.path if isinstance(error, _ChangedFile) else "")
+    if isinstance(error, MemoryError) or any(phrase in text.lower() for phrase in _OUT_OF_MEMORY):
+        return Death(DeathKind.MEMORY, f"the limit of {bounds.memory / 2**20:.0f} MiB was reached: {text}")
+    if isinstance(error, OSError) and error.errno is not None:
+        return Death(DeathKind.UNREADABLE, text)
+    return Death(DeathKind.EXCEPTION, text)
+
+
+class _OpenError(OSError):
+    """The operating system did not open a file of the job."""
+
+    def __init__(self, error: OSError, path: str) -> None:
+        super().__init__(error.errno, error.strerror)
+        self.path = path
+
+
+class _ChangedFile(Changed):
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} changed while it was checked: the file there now is another one, or was written to")
+        self.path = path
+
+
+class JobSource:
+    """The `pytest_campaign.formats.base.Source` of one unit: files of the job only, each compared before and after."""
+
+    def __init__(self, job: Job, bounds: Limits, channel: Channel) -> None:
+        self.depth: Depth = job.depth
+        self.digest = job.digest
+        self.threads = bounds.threads
+        self._root = job.root
+        self._files = {file.path: file for file in job.files}
+        self._opened: list[_WatchedFile] = []
+        self._channel = channel
+        self._lock = threading.Lock()
+        self._done = 0
+        self._said = 0.0
+
+    def open(self, path: str) -> BinaryIO:
+        spec = self._spec(path)
+        try:
+            descriptor = open_file(self._root, spec.target, _expected(spec))
+        except Changed:
+            raise _ChangedFile(path) from None
+        except OSError as error:
+            raise _OpenError(error, path) from None
+        file = _WatchedFile(descriptor, spec)
+        self._opened.append(file)
+        return cast(BinaryIO, file)
+
+    def size(self, path: str) -> int:
+        return self._spec(path).size
+
+    def exists(self, path: str) -> bool:
+        return path in self._files
+
+    def advance(self, count: int) -> None:
+        with self._lock:
+            self._done += count
+            now = time.monotonic()
+            if now - self._said >= _PROGRESS_SECONDS:
+                self._said = now
+                self._channel.send(_line({"progress": self._done}))
+
+    def close(self) -> None:
+        """Close what is still open; raises `Changed` when a file was written to since it was opened."""
+        for file in self._opened:
+            file.close()
+        for file in self._opened:
+            if file.changed:
+                raise _ChangedFile(file.spec.path)
+
+    def _spec(self, path: str) -> FileSpec:
+        try:
+            return self._files[path]
+        except KeyError:
+            raise FileNotFoundError(f"{path} is no file of this job") from None
+
+
+class _WatchedFile(io.FileIO):
+    """A file that says whether it was written to while it was open."""
+
+    def __init__(self, descriptor: int, spec: FileSpec) -> None:
+        super().__init__(descriptor, "rb")
+        self.spec = spec
+        self.changed = False
+
+    def close(self) -> None:
+        if not self.closed:
+            self.changed = identity(os.fstat(self.fileno())) != _expected(self.spec)
+        super().close()
+
+
+class Channel:
+    """Where lines to the parent go, from any thread."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+
+    def send(self, line: bytes) -> None:
+        rest = memoryview(line)
+        with self._lock:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest):]
+
+
+def _line(message: Mapping[str, Any]) -> bytes:
+    return json.dumps(message, allow_nan=False).encode("ascii") + b"\n"
+
+
+def _death(death: Death) -> bytes:
+    return _line({"death": {"kind": death.kind, "detail": death.detail, "path": death.path}})
+
+
+def _expected(spec: FileSpec) -> tuple[int, int, int, int]:
+    return spec.device, spec.inode, spec.size, spec.mtime_ns
+
+
+def _text(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text cannot be shown)"
+    name = type(error).__name__
+    return f"{name}: {text[:_LONGEST_TEXT]}" if text else name
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent dies (Linux), also when that already happened."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _close_others(*kept: int) -> None:
+    """Close every descriptor but the standard ones and ``kept``."""
+    start = 3
+    for descriptor in sorted(kept):
+        os.closerange(start, descriptor)
+        start = descriptor + 1
+    os.closerange(start, os.sysconf("SC_OPEN_MAX"))

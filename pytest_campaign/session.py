@@ -1,0 +1,305 @@
+"""What happens between the first and the last hook of a session with campaign directories."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import functools
+import os
+import platform
+import signal
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from . import checks, reporting, settings, snapshot
+from .arguments import SELECTION, as_in_ids
+from .campaign import Campaign
+from .checks import Pair
+from .collection import Bridge, CheckItem, Folder, Place, Tree, in_order, node_id, places
+from .evidence import Files
+from .findings import Level, Outcome, outcome
+from .plugin import is_inside
+from .progress import ProgressLine
+from .record import CampaignRecord, Record, Result, campaign_record
+from .reload.client import Reloader
+from .reporting import terminal
+from .snapshot import Snapshot
+from .text import number, shown
+
+_INPUT = "campaign_snapshots"
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """One campaign of the session with what is known of it in this process."""
+
+    directory: Path
+    campaign: Campaign
+    evidence: Files
+    where: Mapping[Pair, Place]
+
+
+def register(config: pytest.Config) -> None:
+    """Look at every campaign directory once and register the session's plugin; UsageError for a wrong option."""
+    selection = config.stash[SELECTION]
+    worker = getattr(config, "workerinput", None)
+    chosen = settings.read(config, _workers(config, worker))
+    for file in chosen.reports:
+        reporting.writer(file)
+        _may_write(file, selection.directories)
+    if worker is not None:
+        snapshots = [Snapshot.from_text(text) for text in worker[_INPUT]]
+    else:
+        snapshots = [snapshot.take(directory, chosen.plan) for directory in selection.directories]
+    session = Session(config, chosen, dict(zip(selection.directories, snapshots, strict=True)))
+    session.refuse_unknown()
+    config.pluginmanager.register(session, "campaign-session")
+
+
+def _workers(config: pytest.Config, worker: Mapping[str, Any] | None) -> int:
+    return int(worker["workercount"]) if worker is not None else 1
+
+
+def _may_write(file: Path, directories: Sequence[Path]) -> None:
+    """Reports may lie in a campaign directory under one name only, so that none can overwrite an output."""
+    for directory in directories:
+        if is_inside(file, [directory]) and not (file.parent == directory and file.name.startswith(snapshot.REPORT_STEM)):
+            raise pytest.UsageError(
+                f"--campaign-report: {file} lies in the campaign directory, where only {snapshot.REPORT_STEM}* may be written; "
+                f"use {directory / (snapshot.REPORT_STEM + file.suffix.lstrip('.'))} or a path outside")
+    if not file.parent.is_dir():
+        raise pytest.UsageError(f"--campaign-report: there is no directory {file.parent}")
+
+
+class Session:
+    """The plugin object of a session: collection, the run of each check, and what is made of the results."""
+
+    def __init__(self, config: pytest.Config, chosen: settings.Settings, snapshots: Mapping[Path, Snapshot]) -> None:
+        self._config = config
+        self._settings = chosen
+        self._snapshots = snapshots
+        self._selection = config.stash[SELECTION]
+        self._is_worker = hasattr(config, "workerinput")
+        self._reloader = Reloader(chosen.limits, [str(path) for path in snapshots])
+        self._progress = ProgressLine(config)
+        self._results: dict[tuple[Path, Pair], Result] = {}
+        self._selected: set[tuple[Path, Pair]] = set()
+        self._started = time.time()
+        self._subjects = {directory: self._subject(directory, taken) for directory, taken in snapshots.items()}
+
+    def _subject(self, directory: Path, taken: Snapshot) -> Subject:
+        campaign = snapshot.campaign(taken, self._settings.asked)
+        evidence = Files(campaign.inventory, self._reloader.run, digest=bool(self._settings.reports))
+        return Subject(directory, campaign, evidence, places(campaign))
+
+    def campaign(self, directory: Path) -> Campaign:
+        """The campaign of one of the session's directories."""
+        return self._subjects[directory].campaign
+
+    @functools.cached_property
+    def _by_node_id(self) -> Mapping[str, tuple[Path, Pair]]:
+        rootpath = self._config.rootpath
+        return {f"{node_id(directory, place.path, rootpath)}::{place.name}": (directory, pair)
+                for directory, subject in self._subjects.items() for pair, place in subject.where.items()}
+
+    def refuse_unknown(self) -> None:
+        """UsageError for an argument that names no check."""
+        known = {(as_in_ids(directory / place.path), place.name)
+                 for directory, subject in self._subjects.items() for place in subject.where.values()}
+        for path, name in self._selection.checks:
+            if (path, name) not in known:
+                raise pytest.UsageError(f"not found: {path}::{name} (`--co -q` lists what there is)")
+
+    # Collection
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Campaigns and the way to them are never ignored, whatever `norecursedirs` says."""
+        wanted = any(collection_path == d or collection_path in d.parents for d in self._subjects)
+        return False if wanted else None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        """Our own collectors for the campaigns and for folders on the way that lie outside the root directory."""
+        if path in self._subjects:
+            tree = Tree.of(path, self._subjects[path].where, self._selection)
+            return Folder.from_parent(parent, tree=tree, at="", owner=self)
+        below = [directory for directory in self._subjects if path in directory.parents]
+        rootpath = self._config.rootpath
+        if below and path != rootpath and rootpath not in path.parents:
+            return Bridge.from_parent(parent, path=path, directories=below)
+        return None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """The cheap checks of all deliverables come before the reloads."""
+        pairs = [(directory, pair) for directory, subject in self._subjects.items() for pair in subject.where]
+        costs = {check.name: check.cost for check in checks.deliverable_checks().values()}
+        pairs.sort(key=lambda key: costs.get(key[1].check, -1))
+        items[:] = in_order(items, {key: index for index, key in enumerate(pairs)})
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Remember what is going to run, after every deselection."""
+        self._selected |= {(item.directory, item.pair) for item in session.items if isinstance(item, CheckItem)}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Give each worker of pytest-xdist the one look at the directories that was taken here."""
+        node.workerinput[_INPUT] = [taken.to_text() for taken in self._snapshots.values()]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Remember what the workers are going to run."""
+        self._selected |= {self._by_node_id[id] for id in ids if id in self._by_node_id}
+
+    # Running
+
+    def run(self, item: CheckItem) -> Result:
+        """Ask the question of one item."""
+        subject = self._subjects[item.directory]
+        with self._progress.of(item) as on_progress:
+            subject.evidence.on_progress = on_progress
+            return run_check(subject.campaign, item.pair, subject.evidence)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Let the report carry the result to whichever process writes the record."""
+        report = yield
+        if isinstance(item, CheckItem) and (report.when == "call" or report.outcome != "passed"):
+            report.campaign_result = item.payload(report)
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect the results, in the process that writes the record."""
+        if self._is_worker:
+            return
+        key = self._by_node_id.get(report.nodeid)
+        text = getattr(report, "campaign_result", None)
+        if key is None:
+            return
+        if text is not None:
+            self._results[key] = Result.from_text(text)
+        elif report.when not in ("setup", "call", "teardown"):  # pytest-xdist's report of a worker that died
+            self._results[key] = Result(key[1], Outcome.UNVERIFIED, reason="the worker that ran it died")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Run with the reload process at hand; a session that accepts nothing must not end with status 0."""
+        if self._config.option.collectonly:
+            return (yield)
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._reloader.close)
+            stack.enter_context(_terminated_like_interrupted())
+            if not self._is_worker:
+                self._write_reports(self._record(complete=False, campaigns=False))
+            costs = {check.name: check.cost for check in checks.deliverable_checks().values()}
+            if any(costs.get(pair.check, 0) and self._weights(directory, pair) for directory, pair in self._selected):
+                self._reloader.start()  # it imports torch while the cheap checks run
+            result = yield
+        if not self._is_worker and not session.testsfailed and self._contradicts_success():
+            session.testsfailed += 1  # here rather than in sessionfinish: the summary then knows the exit status
+        return result
+
+    def _weights(self, directory: Path, pair: Pair) -> bool:
+        campaign = self._subjects[directory].campaign
+        return pair.deliverable is not None and bool(campaign.units_of(campaign.by_id[pair.deliverable]))
+
+    def _contradicts_success(self) -> bool:
+        """Whether what was selected was not accepted, or lost on the way, although no item failed."""
+        if any(key not in self._results for key in self._selected):
+            return True
+        if any(self._results[key].outcome in (Outcome.FAILED, Outcome.UNVERIFIED) for key in self._selected):
+            return True
+        return not any(campaign.partial for campaign in self._campaigns()) and not self._record(complete=True).accepted
+
+    # The record
+
+    def _campaigns(self) -> Sequence[CampaignRecord]:
+        return [campaign_record(subject.campaign, {pair: result for (d, pair), result in self._results.items() if d == directory},
+                                partial=any((directory, pair) not in self._selected for pair in subject.where))
+                for directory, subject in self._subjects.items()]
+
+    def _record(self, *, complete: bool, campaigns: bool = True) -> Record:
+        isolation = self._reloader.isolation
+        versions = {name: metadata.version(name) for name in ("pytest", "torch", "safetensors")}
+        return Record(
+            complete=complete,
+            tool={"version": metadata.version("pytest-campaign"),
+                  "rules": [{"code": r.code, "level": r.level.value, "title": r.title} for r in checks.all_rules().values()]},
+            environment={"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}", **versions},
+            isolation={"level": isolation.level, "layers": list(isolation.layers), "missing": list(isolation.missing)},
+            started=datetime.datetime.fromtimestamp(self._started, datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            seconds=round(time.time() - self._started, 3),
+            campaigns=self._campaigns() if campaigns else [],
+        )
+
+    def _write_reports(self, record: Record) -> None:
+        for file in self._settings.reports:
+            reporting.write(file, record)
+
+    def pytest_report_header(self) -> Sequence[str]:
+        """What is checked."""
+        lines = []
+        for directory, subject in self._subjects.items():
+            files = sum(entry.kind == "file" for entry in subject.campaign.inventory.entries)
+            lines.append(f"campaign: {shown(subject.campaign.name)} in {shown(str(directory))}, {number(files, 'file')}, "
+                         f"{number(len(subject.campaign.deliverables), 'deliverable')}")
+        return lines
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Write the reports, whatever ended the session."""
+        if not self._is_worker and not self._config.option.collectonly:
+            complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+            record = self._record(complete=complete)
+            self._write_reports(record)
+            self._config.hook.pytest_campaign_record(config=self._config, record=reporting.as_json(record))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+        """The verdicts, worst first, and one line for each campaign."""
+        option = self._config.option
+        if not option.collectonly and not getattr(option, "no_summary", False):
+            terminal.show(self._record(complete=exitstatus in (0, 1)), terminalreporter, Path(os.getcwd()))
+
+
+def run_check(campaign: Campaign, pair: Pair, evidence: Files) -> Result:
+    """The result of one check. A rule that raises leaves the question open; it never accepts and never rejects."""
+    start = time.perf_counter()
+    try:
+        if pair.deliverable is None:
+            findings = list(checks.campaign_checks()[pair.check].run(campaign, evidence))
+        else:
+            findings = list(checks.deliverable_checks()[pair.check].run(campaign, campaign.by_id[pair.deliverable], evidence))
+    except Exception as error:
+        findings = [checks.RAISED.finding(f"{type(error).__name__}: {error}", remedy="report this; the other checks are not affected")]
+    deliverable = campaign.by_id.get(pair.deliverable or "")
+    if deliverable is not None and campaign.aborted(deliverable.run):
+        findings = [dataclasses.replace(finding, level=Level.NOTE, unanswered=False) for finding in findings]
+    result = Result(pair, outcome(findings), findings, seconds=round(time.perf_counter() - start, 4))
+    return dataclasses.replace(result, **evidence.learned(campaign, deliverable, pair.check)) if deliverable else result
+
+
+@contextlib.contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM (a cancelled job) ends the session as Ctrl-C does: children ended, what was found kept."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+

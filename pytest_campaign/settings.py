@@ -1,0 +1,91 @@
+"""The options of a session as typed values: the command line, else the ini file, else a default."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from .campaign import Asked
+from .formats.base import Depth
+from .reload.limits import default_limits
+from .reload.protocol import Limits
+
+T = TypeVar("T")
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What was asked of this session. ``plan`` and ``reports`` are absolute."""
+
+    plan: Path | None
+    asked: Asked
+    limits: Limits
+    reports: tuple[Path, ...]
+
+
+def parse_size(text: str) -> int:
+    """Bytes from a text such as ``8GiB``, ``500MB`` or ``1000000``; ValueError for anything else."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)?b?", text.strip().lower())
+    if match is None or not float(match[1]):
+        raise ValueError("a size is a number with an optional unit: 8GiB, 500MB, 1000000")
+    return int(float(match[1]) * _UNITS[match[2] or ""])
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e9:
+        raise ValueError("a positive number of seconds is wanted")
+    return value
+
+
+def _threads(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,3}", text) or not int(text):
+        raise ValueError("a number of threads from 1 to 999 is wanted")
+    return int(text)
+
+
+def _file(base: Path) -> Callable[[str], Path]:
+    def parse(text: str) -> Path:
+        path = Path(os.path.abspath(base / text))
+        if not path.is_file():
+            raise ValueError("there is no such file")
+        return path
+
+    return parse
+
+
+def read(config: pytest.Config, workers: int) -> Settings:
+    """The settings of a session that reloads in ``workers`` processes at once; UsageError names a wrong option."""
+    cwd = config.invocation_params.dir
+    limits = default_limits(workers)
+    inipath = config.inipath
+    plan = _setting(config, "plan", _file(cwd), _file(inipath.parent if inipath else cwd))
+    return Settings(
+        plan=plan,
+        asked=Asked(_setting(config, "max_depth", Depth.parse), _setting(config, "require_depth", Depth.parse)),
+        limits=Limits(timeout=_setting(config, "timeout", _seconds) or limits.timeout,
+                      memory=_setting(config, "memory", parse_size) or limits.memory,
+                      threads=_setting(config, "jobs", _threads) or limits.threads),
+        reports=tuple(Path(os.path.abspath(cwd / file)) for file in config.option.campaign_report),
+    )
+
+
+def _setting(config: pytest.Config, name: str, parse: Callable[[str], T], parse_ini: Callable[[str], T] | None = None) -> T | None:
+    """The value of one option, else of its ini key; None where neither is given."""
+    option = getattr(config.option, f"campaign_{name}")
+    source = f"--campaign-{name.replace('_', '-')}"
+    try:
+        if option is not None:
+            return parse(option)
+        source = f"campaign_{name} in {config.inipath}"
+        text = config.getini(f"campaign_{name}")
+        return (parse_ini or parse)(text) if text else None
+    except (ValueError, TypeError) as error:  # TypeError: a TOML value of another type than text
+        raise pytest.UsageError(f"{source}: {error}") from None

@@ -1,0 +1,46 @@
+"""What a format module is given, straight from a folder: the source of a reading, and files to recognise."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import threading
+from typing import BinaryIO
+
+from pytest_campaign.formats.base import HEAD, Candidate, Depth, Folder
+
+
+@dataclasses.dataclass
+class DiskSource:
+    """A `Source` over a folder that counts the work and remembers which threads reported it."""
+
+    root: pathlib.Path
+    depth: Depth = Depth.TENSORS
+    digest: bool = False
+    threads: int = 1
+    done: int = 0
+    workers: set[int] = dataclasses.field(default_factory=set)
+
+    def open(self, path: str) -> BinaryIO:
+        return open(self.root / path, "rb", buffering=0)
+
+    def size(self, path: str) -> int:
+        return (self.root / path).stat().st_size
+
+    def exists(self, path: str) -> bool:
+        return (self.root / path).is_file()
+
+    def advance(self, count: int) -> None:
+        self.done += count
+        self.workers.add(threading.get_ident())
+
+
+def candidate(path: pathlib.Path, name: str | None = None) -> Candidate:
+    data = path.read_bytes()
+    return Candidate(name or path.name, len(data), data[:HEAD], lambda offset, length: data[offset:offset + length])
+
+
+def folder(root: pathlib.Path, name: str = "") -> Folder:
+    inside = name + "/" if name else ""
+    return Folder(name, {path.name: candidate(path, inside + path.name) for path in sorted((root / name).iterdir())
+                         if path.is_file() and path.stat().st_size})
