@@ -70,7 +70,7 @@ def prepare(config: pytest.Config, args: list[str]) -> None:
     config.stash[SELECTION] = _take_checks(config, args, directories)
     _steer_conftests(config, folders)
     if is_inside(config.rootpath, folders):  # the cache would be written into the campaign
-        if namespace.lf or namespace.failedfirst or namespace.stepwise:
+        if any(getattr(namespace, name, False) for name in ("lf", "failedfirst", "stepwise")):
             raise pytest.UsageError(
                 "--lf, --ff and --sw need pytest's cache, which is off because pytest took the campaign directory for its root "
                 f"directory; name another one: --rootdir={cwd if not is_inside(cwd, folders) else folders[0].parent}")
@@ -89,7 +89,7 @@ def _refuse(config: pytest.Config, folders: list[Path]) -> None:
         raise pytest.UsageError(f"--campaign-dir holds the running Python environment ({sys.prefix}); name the output directory only")
     namespace = config.known_args_namespace
     written = {"--basetemp": namespace.basetemp, "--junitxml": getattr(namespace, "xmlpath", None)}
-    if not is_inside(config.rootpath, folders):  # else the cache is off
+    if config.pluginmanager.has_plugin("cacheprovider") and not is_inside(config.rootpath, folders):  # else the cache is off
         written["cache_dir"] = config.getini("cache_dir")
     for option, value in written.items():
         base = config.rootpath if option == "cache_dir" else config.invocation_params.dir

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import paths
-from . import paths
 from .formats.base import Depth, Unit
-from .inventory import Entry, Inventory
+from .inventory import FILE, Entry, Inventory
 
 ESSENTIAL = "essential"
 WEIGHTS = frozenset({"checkpoint", "adapter"})  # kinds that are reloaded whatever lies at their path
@@ -122,7 +121,7 @@ class Manifest:
 class DocumentFault:
     """One thing that is wrong with a document, with its place in it."""
 
-    kind: str  # syntax, duplicate-key, non-finite, encoding, too-large, schema, path, unreadable, duplicate-id, reference
+    kind: str  # syntax, duplicate-key, non-finite, encoding, too-large, schema, path, unreadable, no-file, duplicate-id, reference
     file: str
     message: str
     line: int | None = None
@@ -188,6 +187,35 @@ class Campaign:
         """The path of what the deliverable's path leads to, None when it is absent."""
         return self._targets[deliverable.path]
 
+    def unseen(self, deliverable: Deliverable) -> str | None:
+        """Why nobody can say here whether a deliverable is there: the file table has a gap where it would be."""
+        if self.target(deliverable) is not None:
+            return None
+        folder = deliverable.path
+        while folder:
+            folder = folder.rpartition("/")[0]
+            entry = self.inventory.resolve(folder)
+            if entry is not None and entry.problem:
+                return f"{entry.path}: {entry.problem}"
+        return self.inventory.cut
+
+    def absent(self, deliverable: Deliverable) -> bool:
+        """Whether a deliverable is not there, as far as the directory could be looked through."""
+        return self.target(deliverable) is None and self.unseen(deliverable) is None
+
+    @functools.cached_property
+    def _planned(self) -> Mapping[str, PlannedDeliverable]:
+        return {planned.id: planned for planned in self.plan.deliverables} if self.plan else {}
+
+    def planned(self, deliverable: Deliverable) -> PlannedDeliverable | None:
+        """What the plan promises under the deliverable's id."""
+        return self._planned.get(deliverable.id)
+
+    def priority(self, deliverable: Deliverable) -> str:
+        """How much a deliverable matters: the plan says it, and the manifest only of what is not planned."""
+        planned = self.planned(deliverable)
+        return planned.priority if planned else deliverable.priority
+
     def owns(self, deliverable: Deliverable, path: str) -> bool:
         """Whether a file belongs to a deliverable: at or below its path, and to no deliverable nested in it."""
         target = self.target(deliverable)
@@ -224,11 +252,11 @@ class Campaign:
         for unit in self.units_of(deliverable):
             for path in unit.files:
                 entry = self.inventory.resolve(path)
-                if entry is not None:
+                if entry is not None and entry.kind == FILE:
                     found.setdefault(path, entry)
         return found
 
     def aborted(self, run: str | None) -> bool:
         """Whether a run is validly recorded as aborted: with its reason."""
         record = self.runs.get(run or "")
-        return record is not None and record.status == "aborted" and bool(record.abort_reason)
+        return record is not None and record.status == "aborted" and bool((record.abort_reason or "").strip())

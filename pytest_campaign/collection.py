@@ -144,7 +144,7 @@ def _lines(result: Result) -> Iterator[str]:
         yield f"{shown(finding.place)}: {level}: {finding.rule}: {shown(finding.message)}"
         if finding.observed and finding.observed not in finding.message:
             yield f"    observed: {shown(finding.observed, 300)}"
-        if finding.expected:
+        if finding.expected and finding.expected not in finding.message:
             yield f"    expected: {shown(finding.expected, 300)}"
         if finding.remedy != "none":
             yield f"    remedy: {shown(finding.remedy)}"

@@ -227,7 +227,7 @@ def _described(value: object) -> str:
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word[:100], itertools.islice(known, _MOST_COMPARED), n=1)
-    return f"; did you mean {shown(close[0])}?" if close else ""
+    return f" (did you mean {shown(close[0])}?)" if close else ""
 
 
 # ---- what no schema sees -------------------------------------------------------------------------------------

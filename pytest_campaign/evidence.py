@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from typing import Any
 
 from .campaign import Campaign, Deliverable
 from .formats.base import HEAD, Depth, FileFacts, Reading, Unit
-from .inventory import Entry, Inventory
+from .inventory import FILE, Entry, Inventory
 from .reload.protocol import Answer, Death, FileSpec, Job, Progress
 
 Runner = Callable[[Job, Callable[[Progress], None] | None], Answer]
@@ -31,6 +33,14 @@ class Files:
         self._heads: dict[str, bytes] = {}
         self._digests: dict[str, str] = {}
         self._results: dict[tuple[str, Depth], tuple[Reading | None, Death | None]] = {}
+
+    @functools.cached_property
+    def torch_version(self) -> str:
+        """The version of the torch that reads, found without importing it; empty when none is installed."""
+        try:
+            return metadata.version("torch")
+        except metadata.PackageNotFoundError:
+            return ""
 
     def head(self, entry: Entry) -> bytes:
         """The first kilobyte of a regular file; OSError when it cannot be read or has changed."""
@@ -90,7 +100,7 @@ class Files:
         specs = []
         for path in dict.fromkeys(path for unit in units for path in unit.files):
             entry = self._inventory.resolve(path)
-            if entry is not None:
+            if entry is not None and entry.kind == FILE:
                 specs.append(FileSpec(path, entry.path, entry.device, entry.inode, entry.size, entry.mtime_ns))
         return Job(self._inventory.root, units, specs, depth, self._digest)
 

@@ -11,7 +11,7 @@ from typing import Any
 from . import checks
 from .campaign import ESSENTIAL, Campaign, Deliverable
 from .checks import Pair, identifiers
-from .findings import Finding, Level, Outcome
+from .findings import Finding, Level, Outcome, outcome
 from .formats.base import Depth, FileFacts
 
 REPORT_VERSION = 1
@@ -127,12 +127,13 @@ class Record:
         return bool(self.campaigns) and all(campaign.verdict is Verdict.ACCEPTED for campaign in self.campaigns)
 
 
-def _verdict(campaign: Campaign, deliverable: Deliverable, needed: Sequence[str], results: Mapping[str, Result]) -> Verdict:
+def _verdict(campaign: Campaign, deliverable: Deliverable, needed: Sequence[str], results: Mapping[str, Result],
+             findings: Sequence[Finding]) -> Verdict:
     if campaign.aborted(deliverable.run):
         return Verdict.ABORTED
-    if campaign.target(deliverable) is None:
+    if campaign.absent(deliverable):
         return Verdict.MISSING
-    if any(result.outcome is Outcome.FAILED for result in results.values()):
+    if outcome(findings) is Outcome.FAILED:
         return Verdict.REJECTED
     if any(name not in results or results[name].outcome is not Outcome.PASSED for name in needed):
         return Verdict.UNVERIFIED
@@ -168,18 +169,23 @@ def campaign_record(campaign: Campaign, results: Mapping[Pair, Result], *, parti
 
 def _deliverable(campaign: Campaign, deliverable: Deliverable, needed: Sequence[str], results: Mapping[Pair, Result],
                  campaign_findings: Sequence[Finding]) -> DeliverableRecord:
-    own = {name: results[pair] for name in needed if (pair := Pair(deliverable.id, name)) in results}
-    verdict = _verdict(campaign, deliverable, needed, own)
+    # Of two deliverables with one id only one can have been checked.
+    known = results if campaign.by_id[deliverable.id] is deliverable else {}
+    own = {name: known[pair] for name in needed if (pair := Pair(deliverable.id, name)) in known}
+    findings = [f for result in own.values() for f in result.findings]
+    findings += [f for f in campaign_findings if f.deliverable == deliverable.id]
+    verdict = _verdict(campaign, deliverable, needed, own, findings)
+    priority = campaign.priority(deliverable)
     learned = next((result for result in own.values() if result.format is not None), None)
     digests = {file.path: file for result in own.values() for file in result.files}
     return DeliverableRecord(
         id=deliverable.id, kind=deliverable.kind, path=deliverable.path, format=learned.format if learned else deliverable.format,
-        purpose=deliverable.purpose, priority=deliverable.priority, run=deliverable.run, verdict=verdict, gated=True,
+        purpose=deliverable.purpose, priority=priority, run=deliverable.run, verdict=verdict,
+        gated=verdict is not Verdict.MISSING or priority == ESSENTIAL,
         depth=learned.depth if learned else None, bytes_read=sum(result.bytes_read for result in own.values()),
         results=list(own.values()),
         files=[digests.get(path, FileFacts(path, entry.size)) for path, entry in campaign.files_of(deliverable).items()],
-        findings=[f for result in own.values() for f in result.findings]
-        + [f for f in campaign_findings if f.deliverable == deliverable.id],
+        findings=findings,
     )
 
 

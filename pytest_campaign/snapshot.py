@@ -14,7 +14,7 @@ from typing import Self
 from . import inventory as table
 from .campaign import Asked, Campaign, DocumentFault, Manifest, Plan
 from .formats.base import Unit
-from .inventory import FILE, Inventory
+from .inventory import FILE, UNKNOWN, Inventory
 
 MANIFEST = "manifest.json"
 PLAN = "plan.json"
@@ -24,11 +24,15 @@ MOST_DOCUMENT = 64 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """The bytes of a document, or why they could not be read (both None: it is not there)."""
+    """The bytes of a document, or why there are none (both None: nothing is there).
+
+    ``kind`` tells a document that could not be read ("unreadable") from one that is no file ("no-file").
+    """
 
     file: str
     data: bytes | None
     problem: str | None = None
+    kind: str = "unreadable"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,14 +71,14 @@ def _pack(document: Document | None) -> list[str | None] | None:
     if document is None:
         return None
     data = base64.b85encode(document.data).decode("ascii") if document.data is not None else None
-    return [document.file, data, document.problem]
+    return [document.file, data, document.problem, document.kind]
 
 
 def _unpack(packed: list[str | None] | None) -> Document | None:
     if packed is None:
         return None
-    file, data, problem = packed
-    return Document(file or "", base64.b85decode(data) if data is not None else None, problem)
+    file, data, problem, kind = packed
+    return Document(file or "", base64.b85decode(data) if data is not None else None, problem, kind or "")
 
 
 def take(directory: str | os.PathLike[str], plan: str | os.PathLike[str] | None = None) -> Snapshot:
@@ -104,9 +108,12 @@ def _document(inventory: Inventory, path: str) -> Document:
     entry = inventory.resolve(path)
     if entry is None:
         link = inventory.by_path.get(path)
-        return Document(path, None, None if link is None else f"it is a link to {link.link!r}, which leads to nothing in the directory")
+        problem = None if link is None else f"it is a link to {link.link!r}, which leads to nothing in the directory"
+        return Document(path, None, problem, "no-file")
+    if entry.kind == UNKNOWN:
+        return Document(path, None, entry.problem)
     if entry.kind != FILE:
-        return Document(path, None, f"it is no regular file but a {entry.kind}")
+        return Document(path, None, f"it is no regular file but a {entry.kind}", "no-file")
     try:
         return Document(path, inventory.read(entry, MOST_DOCUMENT + 1))
     except OSError as error:
@@ -124,13 +131,13 @@ def campaign(snapshot: Snapshot, asked: Asked) -> Campaign:
         manifest, found = read_manifest(snapshot.manifest.data, snapshot.manifest.file)
         faults += found
     elif snapshot.manifest.problem:
-        faults.append(DocumentFault("unreadable", snapshot.manifest.file, snapshot.manifest.problem))
+        faults.append(DocumentFault(snapshot.manifest.kind, snapshot.manifest.file, snapshot.manifest.problem))
     own: Plan | None = None
     if snapshot.plan.data is not None:
         own, found = read_plan(snapshot.plan.data, snapshot.plan.file, "campaign")
         faults += found
     elif snapshot.plan.problem:
-        faults.append(DocumentFault("unreadable", snapshot.plan.file, snapshot.plan.problem))
+        faults.append(DocumentFault(snapshot.plan.kind, snapshot.plan.file, snapshot.plan.problem))
     plan = own
     if snapshot.reviewer_plan is not None:
         plan, found = read_plan(snapshot.reviewer_plan.data or b"", posixpath.basename(snapshot.reviewer_plan.file), "reviewer")

@@ -186,6 +186,7 @@ def test_torch_computes_in_a_new_interpreter(package: Path, job: Callable[..., J
     ("end exit", DeathKind.NO_ANSWER, "exit status 5"),
     ("hog", DeathKind.MEMORY, "128 MiB"),
     ("hog pieces", DeathKind.MEMORY, "128 MiB"),
+    ("hog all", DeathKind.MEMORY, "128 MiB"),
     ("hog tensor", DeathKind.MEMORY, "128 MiB"),
     ("hog rust", DeathKind.MEMORY, "128 MiB"),
     ("huge", DeathKind.NO_ANSWER, "longer than 16 MiB"),

@@ -148,7 +148,8 @@ def test_a_name_twice_is_refused_where_the_library_takes_the_last(path):
 
 
 def test_a_type_that_is_not_known_is_said_and_the_rest_is_read(path):
-    by_hand(path, {"t": {**ONE, "dtype": "F2"}, "u": {**ONE, "data_offsets": [8, 16]}}, bytes(8) + struct.pack("<2f", 1, float("nan")))
+    header = {"t": {**ONE, "dtype": "F2"}, "u": {**ONE, "data_offsets": [8, 16]}}
+    by_hand(path, header, bytes(8) + struct.pack("<2f", 1, float("nan")))
     reading = read(path)
     assert [(p.kind, p.where) for p in reading.problems] == [(ProblemKind.UNREADABLE_KIND, "t"), (ProblemKind.NAN, "u")]
 
@@ -277,7 +278,8 @@ def test_recognised_by_content(tmp_path, name):
 
 
 @pytest.mark.parametrize("data", [
-    b"", b"{}", b'{"weight_map": {}}', b'{"a": 1}' * 4, b"PK\x03\x04" + bytes(60), b"GGUF" + bytes(60), bytes(100), b"\x80\x02}q\x00." * 9,
+    b"", b"{}", b'{"weight_map": {}}', b'{"a": 1}' * 4, b"PK\x03\x04" + bytes(60), b"GGUF" + bytes(60), bytes(100),
+    b"\x80\x02}q\x00." * 9,
     struct.pack("<Q", 40) + b"x" * 40, struct.pack("<Q", 1 << 40) + b'{"a":1}', b"version https://git-lfs.github.com/spec/v1\n",
     b"\x93NUMPY" + bytes(100), struct.pack("<Q", 40) + b"[1, 2]" + b" " * 34])
 def test_other_content_is_not_taken(data):

@@ -77,7 +77,8 @@ def test_a_sound_set(tmp_path, where, threads):
 
 
 @pytest.mark.parametrize(("stem", "index"), [
-    ("model.fp16", "model.safetensors.index.fp16.json"), ("diffusion_pytorch_model", "diffusion_pytorch_model.safetensors.index.json")])
+    ("model.fp16", "model.safetensors.index.fp16.json"),
+    ("diffusion_pytorch_model", "diffusion_pytorch_model.safetensors.index.json")])
 def test_other_names_of_index_and_shards(tmp_path, stem, index):
     write(tmp_path, stem=stem, index=index)
     assert not faults(tmp_path)
@@ -215,7 +216,7 @@ def test_numbers_in_the_names(tmp_path):
     assert problem.observed == f"the index names 2 of 3 shards, without {shard(3)} …"
     (tmp_path / shard(2)).rename(tmp_path / shard(2, 2))
     write_index(tmp_path, {name: shard(2, 2) if file == shard(2) else file for name, file in where.items() if file != shard(3)})
-    assert "the index names shards of two sets: model-of-00002 and -of-00003.safetensors" in [p.observed for p in faults(tmp_path)]
+    assert any("shards of two sets: model-of-00002 and -of-00003" in problem.observed for problem in faults(tmp_path))
 
 
 def test_numbers_from_zero_are_complete_too(tmp_path):

@@ -60,6 +60,14 @@ def hog(argument, source, file):
         pieces = []
         while True:
             pieces.append([None] * 100)
+    if argument == "all":  # down to the last byte
+        pieces, size = [], 2**20
+        while size:
+            try:
+                pieces.append(bytes(size))
+            except MemoryError:
+                size //= 2
+        raise MemoryError
     if argument == "tensor":
         import torch
 

@@ -71,7 +71,7 @@ def expected(campaign: Campaign) -> Sequence[Pair]:
     """
     pairs = [Pair(None, name) for name in campaign_checks()]
     for name, check in deliverable_checks().items():
-        pairs += [Pair(d.id, name) for d in campaign.deliverables if check.expected(campaign, d)]
+        pairs += [Pair(d.id, name) for d in campaign.by_id.values() if check.expected(campaign, d)]
     return pairs
 
 

@@ -20,6 +20,11 @@ from ..reload.protocol import Answer
 class Evidence(Protocol):
     """What is known about the files of a campaign, looked up once however many checks ask."""
 
+    @property
+    def torch_version(self) -> str:
+        """The version of the torch that reads, such as ``2.10.0+cpu``; empty when none is installed."""
+        ...
+
     def head(self, entry: Entry) -> bytes:
         """The first kilobyte of a regular file; OSError when it cannot be read or has changed."""
         ...

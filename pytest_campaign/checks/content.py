@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..campaign import WEIGHTS, Campaign, Deliverable
+from ..campaign import ESSENTIAL, WEIGHTS, Campaign, Deliverable
 from ..findings import Finding, Level, Rule
 from ..inventory import FILE, LINK, SPECIAL, UNKNOWN, Changed, Entry
 from .base import DeliverableCheck, Evidence
 
 MISSING = Rule("content.missing", Level.ERROR, """
     The manifest lists a deliverable whose path is not there.
+
+    One that was only useful or exploratory is shown as not delivered and rejects nothing.
 
     Usual causes: the copy from the rented machine was interrupted; the last save was only half done and lies in a
     staging folder (`tmp-checkpoint-500`); a link was copied and its target was not.
@@ -95,8 +97,8 @@ CHANGED = Rule("content.changed", Level.ERROR, """
 UNREADABLE = Rule("content.unreadable", Level.WARNING, """
     A file could not be read by the user who runs the check.
 
-    That says nothing about the file. safetensors 0.8 writes files with mode 0600 whatever the umask, so that
-    another user cannot read them.
+    That says nothing about the file, nor about one that would lie in a folder that cannot be listed. safetensors 0.8
+    writes files with mode 0600 whatever the umask, so that another user cannot read them.
 
     Fix: change the permission, or run the check as the owner.
     """, unanswered=True)
@@ -104,6 +106,7 @@ UNREADABLE = Rule("content.unreadable", Level.WARNING, """
 _WEIGHTS = re.compile(r"\.(safetensors|pt|pth|pt2|bin|ckpt|gguf|onnx|npz|npy|h5|hdf5|keras|msgpack|distcp|pkl|joblib|tar)$", re.I)
 _RECORDS = re.compile(r"\.(json|jsonl|ndjson|csv|tsv|parquet|yaml|yml)$", re.I)
 _PAGE = re.compile(rb"\s*(<!doctype\s+html|<html|<\?xml[^>]*>\s*<(error|html))", re.I)
+_PERMISSION = "change its permission, or run the check as its owner"
 _MAY_BE_EMPTY = frozenset({"log", "other"})
 _OF_RECORDS = frozenset({"predictions", "metrics", "parameters", "dataset"})
 _SIGNATURES = {  # of formats whose name nobody uses for something else
@@ -123,8 +126,9 @@ def _absent(campaign: Campaign, deliverable: Deliverable) -> Finding:
     near = next((e.path for e in campaign.inventory.entries if e.path.rpartition("/")[2] in (f"tmp-{name}", f"{name}.tmp")), None)
     remedy = f"the save was not finished ({near}); repeat it or take the checkpoint before" if near else \
         "copy it while the machine is still there, or correct the path"
-    return MISSING.finding(f"{deliverable.path or '.'} is listed and not there{why}", path=deliverable.path, remedy=remedy,
-                           expected=f"a {deliverable.kind} at this path")
+    level = Level.ERROR if campaign.priority(deliverable) == ESSENTIAL else Level.NOTE
+    return MISSING.finding(f"the manifest lists it and it is not there{why}", level=level, path=deliverable.path, remedy=remedy,
+                           observed="nothing", expected=f"{deliverable.id} ({deliverable.kind})")
 
 
 def _may_be_empty(deliverable: Deliverable, path: str, alone: bool) -> bool:
@@ -184,7 +188,7 @@ def _file(deliverable: Deliverable, path: str, entry: Entry, evidence: Evidence,
         yield CHANGED.finding(str(error), path=path, remedy="wait until everything is written, and run the check again")
     except OSError as error:
         yield UNREADABLE.finding(f"the file cannot be read: {error.strerror or error}", path=path,
-                                 remedy="change its permission, or run the check as its owner")
+                                 remedy=_PERMISSION)
     else:
         yield from _first_bytes(deliverable, path, entry, head, alone)
 
@@ -193,7 +197,9 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
     """Findings about one deliverable's files, from their sizes and first bytes."""
     target = campaign.target(deliverable)
     if target is None:
-        yield _absent(campaign, deliverable)
+        gap = campaign.unseen(deliverable)
+        yield _absent(campaign, deliverable) if gap is None else UNREADABLE.finding(
+            f"nobody can say whether it is there: {gap}", path=deliverable.path, remedy=_PERMISSION)
         return
     top = campaign.inventory.resolve(target)
     alone = top is not None and top.kind == FILE
@@ -206,10 +212,9 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
             yield DEAD_LINK.finding(f"it is a link to {entry.link}, which is not in the directory", path=path, observed=entry.link,
                                     expected="a file in the campaign", remedy="copy it again with links followed (cp -L, rsync -L)")
         elif entry.kind == UNKNOWN or entry.problem:
-            yield UNREADABLE.finding(f"it cannot be looked at: {entry.problem}", path=path,
-                                     remedy="change its permission, or run the check as its owner")
+            yield UNREADABLE.finding(f"it cannot be looked at: {entry.problem}", path=path, remedy=_PERMISSION)
     files = campaign.files_of(deliverable)
-    if not alone and not any(entry.size for entry in files.values()):
+    if not alone and not any(entry.size or _may_be_empty(deliverable, path, alone=True) for path, entry in files.items()):
         yield EMPTY.finding(f"the folder holds {'no file' if not files else 'only empty files'}", path=deliverable.path,
                             observed=f"{len(files)} files", expected="content", remedy="copy the folder again, or make it again")
         return

@@ -94,6 +94,11 @@ PLAN_INVALID = Rule("identifiers.plan-invalid", Level.ERROR, """
 
     Fix: restore the plan as it was written before the first run; `schemas/plan-1.schema.json` describes its form.
     """)
+PLAN_UNREADABLE = Rule("identifiers.plan-unreadable", Level.WARNING, """
+    The plan is there and could not be read by the user who runs the check.
+
+    Fix: change the permission, run the check as the owner, or pass the reviewer's copy with --campaign-plan.
+    """, unanswered=True)
 NO_PLAN = Rule("identifiers.no-plan", Level.NOTE, """
     There is no plan: what is expected is what the manifest itself lists.
 
@@ -128,6 +133,12 @@ def is_aside(path: str) -> bool:
     return not _TOOL_FOLDERS.isdisjoint(folders) or name.partition(".")[0].lower() in _README_STEMS
 
 
+_PLAN_FAULTS = {
+    "unreadable": (PLAN_UNREADABLE, "change its permission, or pass --campaign-plan=FILE"),
+    "no-file": (PLAN_MISSING, "copy the plan itself into the directory, or pass --campaign-plan=FILE"),
+}
+
+
 def _listed(names: Iterable[str]) -> str:
     names = list(names)
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
@@ -137,9 +148,9 @@ def _plan_state(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
     manifest, plan = campaign.manifest, campaign.plan
     for fault in campaign.faults:
         if fault.file != MANIFEST:
-            yield PLAN_INVALID.finding(
-                fault.message, path=fault.file, line=fault.line, column=fault.column, pointer=fault.pointer,
-                observed=fault.observed, expected=fault.expected, remedy="restore the plan as it was before the first run")
+            rule, remedy = _PLAN_FAULTS.get(fault.kind, (PLAN_INVALID, "restore the plan as it was before the first run"))
+            yield rule.finding(fault.message, path=fault.file, line=fault.line, column=fault.column, pointer=fault.pointer,
+                               observed=fault.observed, expected=fault.expected, remedy=remedy)
     broken = any(fault.file != MANIFEST for fault in campaign.faults)
     if plan is None and manifest is not None and not broken:
         if manifest.plan_path is not None:
@@ -213,6 +224,7 @@ def _deliverables(campaign: Campaign, plan: Plan) -> Iterator[Finding]:
                                                     deliverable=deliverable.id, remedy="none, if it is an extra")
         elif promised.kind and promised.kind != deliverable.kind:
             yield KIND.finding(
+                level=Level.NOTE if campaign.aborted(deliverable.run) else None, message=
                 f"{deliverable.id} is planned as {promised.kind} and listed as {deliverable.kind}", path=file, pointer=pointer,
                 deliverable=deliverable.id, observed=deliverable.kind, expected=promised.kind,
                 remedy="list the promised output under this id")
@@ -245,10 +257,12 @@ def _unclaimed(campaign: Campaign) -> Iterator[Finding]:
 
 def check(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
     """Findings about plan against manifest, and about files that neither claims."""
+    listed = {f"{d.place.pointer}/id": d.id for d in campaign.deliverables if d.place is not None}
     for fault in campaign.faults:
         if fault.file == MANIFEST and fault.kind == "duplicate-id":
             yield DUPLICATE.finding(fault.message, path=fault.file, line=fault.line, column=fault.column, pointer=fault.pointer,
-                                    observed=fault.observed, expected=fault.expected, remedy="give the later one a new id")
+                                    observed=fault.observed, expected=fault.expected, deliverable=listed.get(fault.pointer or ""),
+                                    remedy="give the later one a new id")
     yield from _plan_state(campaign, evidence)
     if campaign.manifest is None:
         return

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..campaign import Campaign, DocumentFault
 from ..findings import Finding, Level, Rule
+from ..inventory import FOLDER
 from ..snapshot import MANIFEST
 from .base import CampaignCheck, Evidence
 
@@ -21,19 +22,34 @@ ABSENT = Rule("manifest.absent", Level.ERROR, """
     what its `todo` list asks for.
     """)
 EMPTY = Rule("manifest.empty-directory", Level.ERROR, """
-    The directory holds no files at all.
+    The directory holds no file at all.
 
     Usual causes: the copy from the rented machine failed, or the wrong directory was named.
 
     Fix: copy the outputs again before the machine is given back, or name the right directory.
     """)
+NO_FILE = Rule("manifest.no-file", Level.ERROR, """
+    What lies at manifest.json is no file: a folder, or a link that leads to nothing in the directory.
+
+    Usual causes: a copy without following links, so that the manifest stayed behind.
+
+    Fix: put the file itself there.
+    """)
 UNREADABLE = Rule("manifest.unreadable", Level.WARNING, """
     manifest.json is there and could not be read.
 
-    The machine that checks has no permission, the disk failed, or something else than a file lies there. What is
-    planned stays unverified; what is discovered is checked all the same.
+    The machine that checks has no permission, or its disk failed. What is planned stays unverified; what is
+    discovered is checked all the same.
 
     Fix: make the file readable for the user who runs the check, and run it again.
+    """, unanswered=True)
+NOT_SEEN = Rule("manifest.directory-not-seen", Level.WARNING, """
+    The directory could not be looked through to its end, so whatever lies in the rest was not checked.
+
+    The machine that checks has no permission to list it, or it holds more entries or more levels of folders than
+    are looked at.
+
+    Fix: make it readable for the user who runs the check; name the campaign's own directory, not one far above it.
     """, unanswered=True)
 SYNTAX = Rule("manifest.syntax", Level.ERROR, """
     manifest.json is no strict JSON.
@@ -91,13 +107,14 @@ NOTHING_DECLARED = Rule("manifest.nothing-declared", Level.ERROR, """
     Fix: list what each run delivered; `pytest-campaign draft` shows what lies in the directory.
     """)
 
-_BY_KIND = {"schema": SCHEMA, "path": PATH, "reference": REFERENCE, "unreadable": UNREADABLE}
+_BY_KIND = {"schema": SCHEMA, "path": PATH, "reference": REFERENCE, "unreadable": UNREADABLE, "no-file": NO_FILE}
 
 
 def _fault(fault: DocumentFault) -> Finding:
     rule = _BY_KIND.get(fault.kind, SYNTAX)
     remedy = {
         UNREADABLE: "make the file readable and run the check again",
+        NO_FILE: "put the file itself there (cp -L follows links)",
         PATH: "write a path relative to the campaign directory, or copy the file into it",
         REFERENCE: "define what is named, or correct the name",
         SCHEMA: "correct this place; schemas/manifest-1.schema.json describes every property",
@@ -110,8 +127,10 @@ def check(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
     """Findings about the manifest as a document; what it promises is the question of other checks."""
     faults = [fault for fault in campaign.faults if fault.file == MANIFEST and fault.kind != "duplicate-id"]
     yield from map(_fault, faults)
-    if not campaign.inventory.entries:
-        yield EMPTY.finding(campaign.inventory.cut or "the directory is empty", path="",
+    if campaign.inventory.cut is not None:
+        yield NOT_SEEN.finding(campaign.inventory.cut, path="", remedy="make it readable, or name the campaign's own directory")
+    elif all(entry.kind == FOLDER for entry in campaign.inventory.entries):
+        yield EMPTY.finding("there is no file in the directory", path="",
                             remedy="copy the outputs again, or name the directory that holds them")
     elif campaign.manifest is None and not faults:
         yield ABSENT.finding(

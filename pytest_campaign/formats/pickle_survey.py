@@ -12,6 +12,7 @@ import dataclasses
 import io
 import pickletools
 import re
+import warnings
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
@@ -26,9 +27,24 @@ _MARK = object()
 
 # The element sizes of the storage classes (torch/storage.py and torch/__init__.py, torch 2.13); newer dtypes are untyped.
 _ITEM_BYTES = {
-    "UntypedStorage": 1, "ByteStorage": 1, "CharStorage": 1, "BoolStorage": 1, "ShortStorage": 2, "HalfStorage": 2, "BFloat16Storage": 2,
-    "IntStorage": 4, "FloatStorage": 4, "LongStorage": 8, "DoubleStorage": 8, "ComplexFloatStorage": 8, "ComplexDoubleStorage": 16,
-    "QInt8Storage": 1, "QUInt8Storage": 1, "QUInt4x2Storage": 1, "QUInt2x4Storage": 1, "QInt32Storage": 4,
+    "UntypedStorage": 1,
+    "ByteStorage": 1,
+    "CharStorage": 1,
+    "BoolStorage": 1,
+    "ShortStorage": 2,
+    "HalfStorage": 2,
+    "BFloat16Storage": 2,
+    "IntStorage": 4,
+    "FloatStorage": 4,
+    "LongStorage": 8,
+    "DoubleStorage": 8,
+    "ComplexFloatStorage": 8,
+    "ComplexDoubleStorage": 16,
+    "QInt8Storage": 1,
+    "QUInt8Storage": 1,
+    "QUInt4x2Storage": 1,
+    "QUInt2x4Storage": 1,
+    "QInt32Storage": 4,
 }
 
 
@@ -152,7 +168,7 @@ class _Surveyor:
         return _Made(function)
 
     def persistent(self, identity: Any) -> Name | None:
-        """What a persistent id stands for: ("storage", class, key, device, elements[, view]) or ("module", class, file, source)."""
+        """What an id stands for: ("storage", class, key, device, elements[, view]) or ("module", class, file, source)."""
         if not (isinstance(identity, tuple) and identity):
             raise BadPickle("a persistent id that is no tuple")
         if identity[0] == "module" and len(identity) == 4 and isinstance(identity[1], Name):
@@ -165,7 +181,13 @@ class _Surveyor:
 
     def storage(self, identity: tuple[Any, ...]) -> None:
         _, storage_class, key, device, elements, *view = identity
-        if not (isinstance(storage_class, Name) and isinstance(key, str) and _KEY.fullmatch(key) and isinstance(device, str) and isinstance(elements, int)):
+        if not (
+            isinstance(storage_class, Name)
+            and isinstance(key, str)
+            and _KEY.fullmatch(key)
+            and isinstance(device, str)
+            and isinstance(elements, int)
+        ):
             raise BadPickle("a storage's id that is not made of class, key, device and count")
         found = StorageId(storage_class.name, device, elements)
         if elements < 0 or self.storages.setdefault(key, found) != found:
@@ -268,15 +290,28 @@ def survey(data: bytes) -> Survey:
     end = 0
     stream = io.BytesIO(data)
     try:
-        for op, argument, position in pickletools.genops(stream):
-            machine.opcodes.add(op.name)
-            machine.step(op, argument, position or 0)
-            end = (position or 0) + 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about escapes in strings that are only looked at
+            for op, argument, position in pickletools.genops(stream):
+                machine.opcodes.add(op.name)
+                machine.step(op, argument, position or 0)
+                end = (position or 0) + 1
     except BadPickle:
         raise
     except (IndexError, KeyError):
         raise BadPickle(f"the opcode behind byte {end:,} takes what is not there") from None
     except (ValueError, OverflowError) as error:
         raise BadPickle(f"behind byte {end:,}: {str(error)[:120]}", incomplete=stream.tell() == len(data)) from None
-    return Survey(machine.protocol, machine.opcodes, machine.names, machine.mappings, machine.sequences, machine.tensors,
-                  machine.storages, machine.views, machine.texts, machine.modules, end)
+    return Survey(
+        machine.protocol,
+        machine.opcodes,
+        machine.names,
+        machine.mappings,
+        machine.sequences,
+        machine.tensors,
+        machine.storages,
+        machine.views,
+        machine.texts,
+        machine.modules,
+        end,
+    )

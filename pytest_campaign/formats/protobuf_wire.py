@@ -62,6 +62,9 @@ class Window:
 
     def varint(self, at: int, end: int) -> tuple[int, int]:
         """The number at ``at`` in a message that ends at ``end``, and the place after it."""
+        offset = at - self._start
+        if 0 <= offset < len(self._buffer) and at < end and self._buffer[offset] < 0x80:  # nearly all: one byte, at hand
+            return self._buffer[offset], at + 1
         value = 0
         for index in range(_LONGEST_VARINT):
             if at + index >= end:

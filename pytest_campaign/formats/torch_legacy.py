@@ -24,7 +24,9 @@ from .torch_values import Part, read_values
 from .zip_archive import reader
 
 NAME = "torch legacy"
-_MAGIC = re.compile(rb"\x80[\x02-\x05](\x95.{8})?\x8a\x0a" + re.escape((0x1950A86A20F9469CFC6C).to_bytes(10, "little")) + rb"\.", re.DOTALL)
+_MAGIC = re.compile(
+    rb"\x80[\x02-\x05](\x95.{8})?\x8a\x0a" + re.escape((0x1950A86A20F9469CFC6C).to_bytes(10, "little")) + rb"\.", re.DOTALL
+)
 _SMALL_PICKLE = 64  # the magic number and the protocol version, each in a pickle of its own, have at most 23 bytes
 _MACHINE_LIMIT = 4096  # the pickle with the writing machine's facts has about 200 bytes
 _BIG_ENDIAN = re.compile(rb"little_endian(q.|\x94)?\x89", re.DOTALL)  # the key, perhaps kept in the memo, and False
@@ -41,7 +43,7 @@ class _Fault(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class _Layout:
-    """What the pickles say: the object's pickle and its survey, the keys in the order of their storages, and where these begin."""
+    """What the pickles say: the object's pickle and its survey, the keys in the order of their storages, the first's place."""
 
     pickle: bytes
     survey: Survey
@@ -73,22 +75,37 @@ def read(unit: Unit, source: Source) -> Reading:
             parts = list(_parts(file, size, layout, path))
             depth = Depth.HEADER
             if size > layout.size:
-                problems.append(Problem(ProblemKind.TRAILING, path, f"{size - layout.size:,} bytes behind the last storage", "none"))
+                problems.append(
+                    Problem(ProblemKind.TRAILING, path, f"{size - layout.size:,} bytes behind the last storage", "none")
+                )
             named, strangers = refused_names(layout.survey, path)
             problems += named
             if layout.survey.modules:
-                problems.append(Problem(ProblemKind.UNREADABLE_KIND, path, "whole modules, pickled with their source code", "a state dict"))
+                problems.append(
+                    Problem(ProblemKind.UNREADABLE_KIND, path, "whole modules, pickled with their source code", "a state dict")
+                )
             elif not any(problem.kind is ProblemKind.UNSAFE_GLOBAL for problem in named):
                 tensors, unread = rebuild(layout.pickle, layout.survey, strangers, path)
-                problems += [*unread, *check_storages(tensors, layout.survey, {part.key or "": part.length for part in parts}, path)]
+                problems += [
+                    *unread,
+                    *check_storages(tensors, layout.survey, {part.key or "": part.length for part in parts}, path),
+                ]
                 if not any(problem.kind is ProblemKind.UNREADABLE_KIND for problem in unread):
                     depth = min(source.depth, Depth.TENSORS)
         except (_Fault, Unloadable) as end:
             problems.append(end.problem)
         values = read_values(file, size, parts, tensors, path, source)
-    return Reading(NAME, depth, [FileFacts(path, size, values.sha256)], [*problems, *values.problems], len(tensors),
-                   sum(tensor.elements for tensor in tensors), collections.Counter(tensor.dtype for tensor in tensors), values.bytes_read,
-                   [tensor.name for tensor in tensors])
+    return Reading(
+        NAME,
+        depth,
+        [FileFacts(path, size, values.sha256)],
+        [*problems, *values.problems],
+        len(tensors),
+        sum(tensor.elements for tensor in tensors),
+        collections.Counter(tensor.dtype for tensor in tensors),
+        values.bytes_read,
+        [tensor.name for tensor in tensors],
+    )
 
 
 def _layout(file: BinaryIO, size: int, path: str) -> _Layout:
@@ -101,28 +118,43 @@ def _layout(file: BinaryIO, size: int, path: str) -> _Layout:
             if error.incomplete and length < size and length < _PIECES[-1]:
                 continue
             if error.incomplete and size <= length:
-                raise _Fault(Problem(ProblemKind.TRUNCATED, path, f"the file ends after {size:,} bytes, inside its pickles",
-                                     "five pickles and the storages")) from None
+                raise _Fault(
+                    Problem(
+                        ProblemKind.TRUNCATED,
+                        path,
+                        f"the file ends after {size:,} bytes, inside its pickles",
+                        "five pickles and the storages",
+                    )
+                ) from None
             if error.incomplete:
-                raise _Fault(Problem(ProblemKind.TOO_LARGE, path, f"pickles of more than {length:,} bytes", f"at most {length:,} bytes")) from None
+                raise _Fault(
+                    Problem(ProblemKind.TOO_LARGE, path, f"pickles of more than {length:,} bytes", f"at most {length:,} bytes")
+                ) from None
             raise _Fault(Problem(ProblemKind.DAMAGED, path, str(error), "five complete pickles")) from None
     raise AssertionError("the last piece either holds the pickles or raises")
 
 
 def _follow(data: bytes, path: str) -> _Layout:
     at = survey(data[:_SMALL_PICKLE]).end
-    at += survey(data[at:at + _SMALL_PICKLE]).end
-    machine = survey(data[at:at + _MACHINE_LIMIT])
+    at += survey(data[at : at + _SMALL_PICKLE]).end
+    machine = survey(data[at : at + _MACHINE_LIMIT])
     if _BIG_ENDIAN.search(data, at, at + machine.end):
         raise _Fault(Problem(ProblemKind.UNREADABLE_KIND, path, "values that are not little-endian", "little-endian values"))
     at += machine.end
     found = survey(data[at:])
     cuts = [-1, *sorted(found.views), found.end]
-    pickle = b"".join(data[at + before + 1:at + cut] for before, cut in itertools.pairwise(cuts))
+    pickle = b"".join(data[at + before + 1 : at + cut] for before, cut in itertools.pairwise(cuts))
     at += found.end
     keys = survey(data[at:])
     if machine.names or keys.names or sorted(keys.texts) != sorted(found.storages):
-        raise _Fault(Problem(ProblemKind.DAMAGED, path, f"{len(keys.texts):,} storages are listed", f"the {len(found.storages):,} of the object, once each"))
+        raise _Fault(
+            Problem(
+                ProblemKind.DAMAGED,
+                path,
+                f"{len(keys.texts):,} storages are listed",
+                f"the {len(found.storages):,} of the object, once each",
+            )
+        )
     return _Layout(pickle, found, keys.texts, at + keys.end)
 
 
@@ -132,13 +164,30 @@ def _parts(file: BinaryIO, size: int, layout: _Layout, path: str) -> Iterator[Pa
     for number, key in enumerate(layout.keys, 1):
         storage = layout.survey.storages[key]
         if storage.bytes is None:
-            raise _Fault(Problem(ProblemKind.UNREADABLE_KIND, path, f"a storage of class {storage.storage_class}", "a class of torch"))
+            raise _Fault(
+                Problem(ProblemKind.UNREADABLE_KIND, path, f"a storage of class {storage.storage_class}", "a class of torch")
+            )
         if at + 8 + storage.bytes > size:
-            raise _Fault(Problem(ProblemKind.TRUNCATED, path, f"the file ends after {size:,} bytes, in storage {number:,} of {len(layout.keys):,}",
-                                 f"{layout.size:,} bytes ({layout.size - size:,} are missing)", f"storage {key}"))
-        count, = struct.unpack("<q", exactly(file, at, 8))
+            raise _Fault(
+                Problem(
+                    ProblemKind.TRUNCATED,
+                    path,
+                    f"the file ends after {size:,} bytes, in storage {number:,} of {len(layout.keys):,}",
+                    f"{layout.size:,} bytes ({layout.size - size:,} are missing)",
+                    f"storage {key}",
+                )
+            )
+        (count,) = struct.unpack("<q", exactly(file, at, 8))
         if count != storage.elements:
-            raise _Fault(Problem(ProblemKind.DAMAGED, path, f"{count:,} elements", f"{storage.elements:,}, as the object says", f"storage {key}"))
+            raise _Fault(
+                Problem(
+                    ProblemKind.DAMAGED,
+                    path,
+                    f"{count:,} elements",
+                    f"{storage.elements:,}, as the object says",
+                    f"storage {key}",
+                )
+            )
         yield Part(f"storage {key}", at + 8, storage.bytes, key)
         at += 8 + storage.bytes
 

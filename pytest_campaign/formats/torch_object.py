@@ -21,10 +21,27 @@ from .pickle_survey import Name, Survey
 from .stand_ins import StandIn, held, stand_ins
 
 DTYPES = {
-    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "complex64": "C64", "complex128": "C128",
-    "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8", "bool": "BOOL",
-    "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ",
-    "float8_e8m0fnu": "F8_E8M0", "float4_e2m1fn_x2": "F4",
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "complex64": "C64",
+    "complex128": "C128",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint64": "U64",
+    "uint32": "U32",
+    "uint16": "U16",
+    "uint8": "U8",
+    "bool": "BOOL",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e4m3fnuz": "F8_E4M3FNUZ",
+    "float8_e5m2fnuz": "F8_E5M2FNUZ",
+    "float8_e8m0fnu": "F8_E8M0",
+    "float4_e2m1fn_x2": "F4",
 }
 
 MOST_NAMES = 1000
@@ -34,16 +51,22 @@ _LONGEST_NAME = 200
 _WASTE = 4096  # a storage up to this size may be mostly unused
 _EXPANDED = 256 << 20  # a tensor up to this size may be an expanded view of a smaller storage
 
-# The opcodes that torch's weights-only unpickler reads (torch/_weights_only_unpickler.py, torch 2.6 to 2.13).
-_READABLE = frozenset("""
-    GLOBAL NEWOBJ REDUCE BUILD APPEND APPENDS SETITEM SETITEMS MARK TUPLE TUPLE1 TUPLE2 TUPLE3 NONE NEWFALSE NEWTRUE EMPTY_TUPLE EMPTY_LIST
-    EMPTY_DICT EMPTY_SET BININT BININT1 BININT2 BINFLOAT BINUNICODE SHORT_BINSTRING BINPERSID BINGET LONG_BINGET BINPUT LONG_BINPUT LONG1
-    PROTO STOP
-    """.split())
+# The opcodes that torch's weights-only unpickler reads (torch/_weights_only_unpickler.py, torch 2.13).
+_OPCODES = """
+    GLOBAL NEWOBJ REDUCE BUILD APPEND APPENDS SETITEM SETITEMS MARK TUPLE TUPLE1 TUPLE2 TUPLE3 NONE NEWFALSE NEWTRUE
+    EMPTY_TUPLE EMPTY_LIST EMPTY_DICT EMPTY_SET BININT BININT1 BININT2 BINFLOAT BINUNICODE SHORT_BINSTRING BINPERSID BINGET
+    LONG_BINGET BINPUT LONG_BINPUT LONG1 PROTO STOP
+"""
+_READABLE = frozenset(_OPCODES.split())
 
 # What torch rebuilds tensors with that cannot be rebuilt on the meta device, and what they are.
-_NO_META = {"_rebuild_qtensor": "quantised", "_rebuild_nested_tensor": "nested", "_rebuild_njt": "nested",
-            "_rebuild_device_tensor_from_numpy": "NumPy-backed", "_rebuild_wrapper_subclass": "wrapper"}
+_NO_META = {
+    "_rebuild_qtensor": "quantised",
+    "_rebuild_nested_tensor": "nested",
+    "_rebuild_njt": "nested",
+    "_rebuild_device_tensor_from_numpy": "NumPy-backed",
+    "_rebuild_wrapper_subclass": "wrapper",
+}
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type)
 _LIGHTNING_STATE = frozenset({"callbacks", "loops"})
@@ -102,7 +125,9 @@ def refused_names(survey: Survey, path: str) -> tuple[list[Problem], list[Name]]
             (Kind.UNSAFE, ProblemKind.UNSAFE_GLOBAL, "no function that runs code when the file is loaded"),
             (Kind.FOREIGN, ProblemKind.FOREIGN_CLASS, "tensors and plain containers, which load without the project's code"),
             (Kind.DATA, ProblemKind.FRAMEWORK_CLASS, "tensors and plain containers, which torch.load takes by default"),
-        ) if by_kind[of]]
+        )
+        if by_kind[of]
+    ]
     return problems, by_kind[Kind.FOREIGN] + by_kind[Kind.DATA]
 
 
@@ -118,8 +143,14 @@ def rebuild(pickle: bytes, survey: Survey, names: Sequence[Name], path: str) -> 
     """
     beyond = sorted(survey.opcodes - _READABLE)
     if beyond:
-        raise Unloadable(Problem(ProblemKind.PICKLE_PROTOCOL, path, f"pickle protocol {survey.protocol} with {', '.join(beyond[:4])}",
-                                 "protocol 2, torch.save's default: weights-only loading reads no other opcodes"))
+        raise Unloadable(
+            Problem(
+                ProblemKind.PICKLE_PROTOCOL,
+                path,
+                f"pickle protocol {survey.protocol} with {', '.join(beyond[:4])}",
+                "protocol 2, torch.save's default: weights-only loading reads no other opcodes",
+            )
+        )
     if len(names) > MOST_NAMES:
         raise Unloadable(Problem(ProblemKind.TOO_LARGE, path, f"{len(names):,} foreign classes", f"at most {MOST_NAMES:,}"))
     container, keys = _skeleton(pickle, survey.storages)
@@ -160,7 +191,12 @@ def _unloadable(error: Exception, survey: Survey, path: str) -> Problem:
         if what:
             return Problem(ProblemKind.UNREADABLE_KIND, path, f"{what} tensors ({name.name})", "dense tensors")
     text = str(error).rpartition("WeightsUnpickler error: ")[2].strip().partition("\n")[0]
-    return Problem(ProblemKind.DAMAGED, path, f"torch.load refuses the pickle: {type(error).__name__}: {text[:200]}", "a pickle that loads with weights_only=True")
+    return Problem(
+        ProblemKind.DAMAGED,
+        path,
+        f"torch.load refuses the pickle: {type(error).__name__}: {text[:200]}",
+        "a pickle that loads with weights_only=True",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,10 +235,14 @@ def _tensors(loaded: Any, keys: Mapping[int, str], path: str) -> tuple[list[Tens
             else:
                 unreadable.append((node.name, why))
     except _TooLarge as error:
-        problems.append(Problem(ProblemKind.TOO_LARGE, path, str(error), f"at most {_MOST_NODES:,} objects, {_DEEPEST:,} levels deep"))
+        problems.append(
+            Problem(ProblemKind.TOO_LARGE, path, str(error), f"at most {_MOST_NODES:,} objects, {_DEEPEST:,} levels deep")
+        )
     if unreadable:
         name, why = unreadable[0]
-        problems.append(Problem(ProblemKind.UNREADABLE_KIND, path, why, "a dense tensor with its values in the file", name, len(unreadable)))
+        problems.append(
+            Problem(ProblemKind.UNREADABLE_KIND, path, why, "a dense tensor with its values in the file", name, len(unreadable))
+        )
     if not tensors and not problems:
         problems.append(Problem(ProblemKind.NO_TENSORS, path, "the object holds no tensor", "at least one tensor"))
     return tensors, problems
@@ -284,8 +324,17 @@ def _tensor(node: _Node, keys: Mapping[int, str]) -> Tensor:
         start = tensor.storage_offset() * item
         stop = start + (sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1) * item
     dtype = str(tensor.dtype).rpartition(".")[2]
-    return Tensor(node.name, keys[tensor.untyped_storage()._checkpoint_offset], DTYPES.get(dtype, dtype.upper()), item, shape, stride,
-                  start, stop, node.bookkeeping or (node.mixed and not shape))
+    return Tensor(
+        node.name,
+        keys[tensor.untyped_storage()._checkpoint_offset],
+        DTYPES.get(dtype, dtype.upper()),
+        item,
+        shape,
+        stride,
+        start,
+        stop,
+        node.bookkeeping or (node.mixed and not shape),
+    )
 
 
 def check_storages(tensors: Sequence[Tensor], survey: Survey, lengths: Mapping[str, int], path: str) -> Iterator[Problem]:
@@ -301,21 +350,39 @@ def check_storages(tensors: Sequence[Tensor], survey: Survey, lengths: Mapping[s
         users = by_key.get(key, [])
         name = users[0].name if users else f"data/{key}"
         if key not in lengths:
-            found.setdefault("absent", []).append((name, f"its values (storage {key}) are not in the file", "a storage for every tensor"))
+            found.setdefault("absent", []).append(
+                (name, f"its values (storage {key}) are not in the file", "a storage for every tensor")
+            )
             continue
         length = lengths[key]
         if storage.bytes is not None and storage.bytes != length:
-            found.setdefault("size", []).append((name, f"storage {key} has {length:,} bytes", f"{storage.bytes:,} bytes, as the pickle says"))
+            found.setdefault("size", []).append(
+                (name, f"storage {key} has {length:,} bytes", f"{storage.bytes:,} bytes, as the pickle says")
+            )
             continue
-        over = next((tensor for tensor in users if tensor.stop > length or tensor.elements * tensor.item > max(length, _EXPANDED)), None)
+        over = next(
+            (tensor for tensor in users if tensor.stop > length or tensor.elements * tensor.item > max(length, _EXPANDED)), None
+        )
         if over is not None:
-            found.setdefault("over", []).append((over.name, f"{over.dtype} {list(over.shape)} on a storage of {length:,} bytes",
-                                                 f"{max(over.stop, over.elements * over.item):,} bytes"))
+            found.setdefault("over", []).append(
+                (
+                    over.name,
+                    f"{over.dtype} {list(over.shape)} on a storage of {length:,} bytes",
+                    f"{max(over.stop, over.elements * over.item):,} bytes",
+                )
+            )
             continue
         used = _covered(users)
         if users and length > _WASTE and 2 * used < length:
-            found.setdefault("waste", []).append((name, f"{used:,} of the {length:,} bytes of its storage are used", "a copy of the part that is used (clone)"))
-    for what, kind_ in (("absent", ProblemKind.DAMAGED), ("size", ProblemKind.DAMAGED), ("over", ProblemKind.OUT_OF_STORAGE), ("waste", ProblemKind.WASTED_STORAGE)):
+            found.setdefault("waste", []).append(
+                (name, f"{used:,} of the {length:,} bytes of its storage are used", "a copy of the part that is used (clone)")
+            )
+    for what, kind_ in (
+        ("absent", ProblemKind.DAMAGED),
+        ("size", ProblemKind.DAMAGED),
+        ("over", ProblemKind.OUT_OF_STORAGE),
+        ("waste", ProblemKind.WASTED_STORAGE),
+    ):
         if what in found:
             where, observed, expected = found[what][0]
             yield Problem(kind_, path, observed, expected, where, len(found[what]))

@@ -47,12 +47,23 @@ def read_values(file: BinaryIO, size: int, parts: Sequence[Part], tensors: Seque
     if source.depth < Depth.TENSORS:
         return Values(problems, scan(file, size, (), source).sha256 if source.digest else None, 0)
     result = scan(file, size, segments, source)
-    wrong = [(part, segment, found) for part, segment, found in zip(parts, segments, result.segments, strict=True)
-             if part.crc is not None and found.crc32 != part.crc]
+    wrong = [
+        (part, segment, found)
+        for part, segment, found in zip(parts, segments, result.segments, strict=True)
+        if part.crc is not None and found.crc32 != part.crc
+    ]
     if wrong:
         part, segment, found = wrong[0]
-        problems.append(Problem(ProblemKind.CHECKSUM, path, f"CRC-32 {found.crc32:08x} of member {part.name}", f"{part.crc:08x}, as written",
-                                segment.label, len(wrong)))
+        problems.append(
+            Problem(
+                ProblemKind.CHECKSUM,
+                path,
+                f"CRC-32 {found.crc32:08x} of member {part.name}",
+                f"{part.crc:08x}, as written",
+                segment.label,
+                len(wrong),
+            )
+        )
     broken = {part.key for part, _, _ in wrong}
     judged = _Blame(file, size, source)
     named: list[tuple[str, Found]] = []
@@ -71,7 +82,9 @@ def _segment(part: Part, users: Mapping[str, Sequence[Tensor]]) -> Segment:
     """The part as the pass wants it: labelled with its first tensor, tested as the first type that can be non-finite."""
     here = users.get(part.key, ()) if part.key is not None else ()
     dtype = next((_SCANNED_AS.get(tensor.dtype, tensor.dtype) for tensor in here if _is_tested(tensor)), None)
-    return Segment(part.offset, part.length, dtype, crc=part.crc is not None, label=here[0].name if here and here[0].name else part.name)
+    return Segment(
+        part.offset, part.length, dtype, crc=part.crc is not None, label=here[0].name if here and here[0].name else part.name
+    )
 
 
 class _Blame:
@@ -84,7 +97,9 @@ class _Blame:
         """(name, what was seen) for each tensor on one storage."""
         left = _AGAIN * part.length
         for tensor in users:
-            if not (found.nan or found.infinite) or (len(users) == 1 and tensor.dense and tensor.stop - tensor.start == part.length):
+            if not (found.nan or found.infinite) or (
+                len(users) == 1 and tensor.dense and tensor.stop - tensor.start == part.length
+            ):
                 yield tensor.name, found
                 continue
             left -= tensor.stop - tensor.start
@@ -124,7 +139,16 @@ class _Again:
 
 _SCANNED_AS = {"COMPLEX32": "F16"}  # pairs of halves
 _TORCH_NAMES = {
-    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "C64": "complex64", "C128": "complex128", "COMPLEX32": "complex32",
-    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "C64": "complex64",
+    "C128": "complex128",
+    "COMPLEX32": "complex32",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
     "F8_E8M0": "float8_e8m0fnu",
 }

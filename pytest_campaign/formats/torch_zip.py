@@ -35,7 +35,9 @@ def is_script(names: Sequence[str]) -> bool:
 
 def is_archive(candidate: Candidate) -> bool:
     """Whether a file can be a zip archive at all, by its first and last bytes."""
-    return candidate.head.startswith(b"PK\x03\x04") or candidate.read(max(0, candidate.size - _TAIL), _TAIL).startswith(b"PK\x05\x06")
+    return candidate.head.startswith(b"PK\x03\x04") or candidate.read(max(0, candidate.size - _TAIL), _TAIL).startswith(
+        b"PK\x05\x06"
+    )
 
 
 def recognise(candidate: Candidate) -> bool:
@@ -72,18 +74,30 @@ def _read_archive(path: str, size: int, file: BinaryIO, archive: Archive, source
         problems.append(Problem(ProblemKind.TRAILING, path, f"{archive.trailing:,} bytes behind the end of the archive", "none"))
     checked = any(member.crc for member in archive.members)
     if not checked:
-        problems.append(Problem(ProblemKind.NO_CHECKSUM, path, "every CRC-32 in the archive is zero", "the checksums that torch.save writes by default"))
+        problems.append(
+            Problem(
+                ProblemKind.NO_CHECKSUM,
+                path,
+                "every CRC-32 in the archive is zero",
+                "the checksums that torch.save writes by default",
+            )
+        )
     tensors, found = _object(file, members, path, checked)
     problems += found
-    deep = source.depth >= Depth.TENSORS and tensors is not None and not any(
-        problem.kind is ProblemKind.UNREADABLE_KIND for problem in problems)
+    deep = (
+        source.depth >= Depth.TENSORS
+        and tensors is not None
+        and not any(problem.kind is ProblemKind.UNREADABLE_KIND for problem in problems)
+    )
     parts = [_part(name, member, checked) for name, member in members.items()]
     lengths = {part.key: part.length for part in parts if part.key is not None}
     sound = [tensor for tensor in tensors or () if tensor.stop <= lengths.get(tensor.key, -1)]
     values = read_values(file, size, parts, sound, path, source)
     problems += values.problems
     return dataclasses.replace(
-        _reading(path, size, Depth.TENSORS if deep else Depth.HEADER, problems, values.sha256, tensors or ()), bytes_read=values.bytes_read)
+        _reading(path, size, Depth.TENSORS if deep else Depth.HEADER, problems, values.sha256, tensors or ()),
+        bytes_read=values.bytes_read,
+    )
 
 
 def _part(name: str, member: Member, checked: bool) -> Part:
@@ -91,34 +105,46 @@ def _part(name: str, member: Member, checked: bool) -> Part:
     return Part(name, member.offset, member.stored, key if folder == "data" else None, member.crc if checked else None)
 
 
-def _object(file: BinaryIO, members: Mapping[str, Member], path: str, checked: bool) -> tuple[list[Tensor] | None, list[Problem]]:
+def _object(
+    file: BinaryIO, members: Mapping[str, Member], path: str, checked: bool
+) -> tuple[list[Tensor] | None, list[Problem]]:
     """The tensors, None if the object is not to be had, and the problems on the way."""
-    for needed in (PICKLE, "version"):
-        if needed not in members and f".data/{needed}" not in members:
-            return None, [Problem(ProblemKind.DAMAGED, path, f"member {needed} is absent", "a member of that name, as torch.save writes it")]
-    member = members[PICKLE]
-    if member.size > LARGEST:
-        return None, [Problem(ProblemKind.TOO_LARGE, path, f"a pickle of {member.size:,} bytes", f"at most {LARGEST:,} bytes", PICKLE)]
-    pickle = exactly(file, member.offset, member.size)
-    if checked and zlib.crc32(pickle) != member.crc:
-        return None, []  # reported with the other members; what a damaged pickle says is not to be believed
-    if "byteorder" in members and exactly(file, members["byteorder"].offset, 3) != b"lit":
-        return None, [Problem(ProblemKind.UNREADABLE_KIND, path, "values that are not little-endian", "little-endian values", "byteorder")]
+    problems: list[Problem] = []
     try:
+        pickle = _pickle(file, members, path)
+        if checked and zlib.crc32(pickle) != members[PICKLE].crc:
+            return None, []  # reported with the other members; what a damaged pickle says is not to be believed
         found = survey(pickle)
+        named, strangers = refused_names(found, path)
+        problems += named
+        if found.end < len(pickle):
+            behind = f"{len(pickle) - found.end:,} bytes behind the end of the pickle"
+            problems.append(Problem(ProblemKind.DAMAGED, path, behind, "none", PICKLE))
+        if any(problem.kind is ProblemKind.UNSAFE_GLOBAL for problem in named):
+            return None, problems
+        tensors, unread = rebuild(pickle, found, strangers, path)
     except BadPickle as error:
         return None, [Problem(ProblemKind.DAMAGED, path, str(error), "a complete pickle", PICKLE)]
-    problems, strangers = refused_names(found, path)
-    if found.end < len(pickle):
-        problems.append(Problem(ProblemKind.DAMAGED, path, f"{len(pickle) - found.end:,} bytes behind the end of the pickle", "none", PICKLE))
-    if any(problem.kind is ProblemKind.UNSAFE_GLOBAL for problem in problems):
-        return None, problems
-    try:
-        tensors, unread = rebuild(pickle, found, strangers, path)
     except Unloadable as refusal:
         return None, [*problems, refusal.problem]
     lengths = {posixpath.basename(name): member.size for name, member in members.items() if posixpath.dirname(name) == "data"}
     return tensors, [*problems, *unread, *check_storages(tensors, found, lengths, path)]
+
+
+def _pickle(file: BinaryIO, members: Mapping[str, Member], path: str) -> bytes:
+    for needed, place in ((PICKLE, PICKLE), ("version", ".data/version")):
+        if needed not in members and place not in members:
+            observed = f"member {needed} is absent"
+            raise Unloadable(Problem(ProblemKind.DAMAGED, path, observed, "a member of that name, as torch.save writes it"))
+    member = members[PICKLE]
+    if member.size > LARGEST:
+        observed = f"a pickle of {member.size:,} bytes"
+        raise Unloadable(Problem(ProblemKind.TOO_LARGE, path, observed, f"at most {LARGEST:,} bytes", PICKLE))
+    order = members.get("byteorder")
+    if order is not None and exactly(file, order.offset, min(order.size, 6)) != b"little":
+        observed = "values that are not little-endian"
+        raise Unloadable(Problem(ProblemKind.UNREADABLE_KIND, path, observed, "little-endian values", "byteorder"))
+    return exactly(file, member.offset, member.size)
 
 
 def _whole(file: BinaryIO, size: int) -> str | None:
@@ -132,12 +158,24 @@ def _whole(file: BinaryIO, size: int) -> str | None:
     except BadPickle:
         return None
     stored = sum(storage.bytes or 0 for storage in found.storages.values())
-    return f"more than {len(head) - len(data) + found.end + stored:,} bytes: {len(found.storages):,} storages alone take {stored:,}"
+    return (
+        f"more than {len(head) - len(data) + found.end + stored:,} bytes: {len(found.storages):,} storages alone take {stored:,}"
+    )
 
 
-def _reading(path: str, size: int, depth: Depth | None, problems: Sequence[Problem], sha256: str | None, tensors: Sequence[Tensor] = ()) -> Reading:
-    return Reading(NAME, depth, [FileFacts(path, size, sha256)], problems, len(tensors), sum(tensor.elements for tensor in tensors),
-                   collections.Counter(tensor.dtype for tensor in tensors), names=[tensor.name for tensor in tensors])
+def _reading(
+    path: str, size: int, depth: Depth | None, problems: Sequence[Problem], sha256: str | None, tensors: Sequence[Tensor] = ()
+) -> Reading:
+    return Reading(
+        NAME,
+        depth,
+        [FileFacts(path, size, sha256)],
+        problems,
+        len(tensors),
+        sum(tensor.elements for tensor in tensors),
+        collections.Counter(tensor.dtype for tensor in tensors),
+        names=[tensor.name for tensor in tensors],
+    )
 
 
 FORMAT = Format(NAME, Depth.TENSORS, read, recognise)

@@ -48,31 +48,49 @@ def read(unit: Unit, source: Source) -> Reading:
             return Reading(NAME, None, [FileFacts(path, size, values.sha256)], [problem])
         problems = list(_container(archive, path))
         checked = any(member.crc for member in archive.members)
-        stored = [Part(name, member.offset, member.stored, name if name.startswith("data/") else None, member.crc if checked else None)
-                  for name, member in archive.below_root().items() if member.method == STORED]
+        stored = [
+            Part(name, member.offset, member.stored, name if name.startswith("data/") else None, member.crc if checked else None)
+            for name, member in archive.below_root().items()
+            if member.method == STORED
+        ]
         values = read_values(file, size, stored, (), path, source)
         problems += values.problems
         if source.depth >= Depth.TENSORS:
             problems += _inflated(file, archive, path)
-        return Reading(NAME, Depth.HEADER, [FileFacts(path, size, values.sha256)], problems,
-                       tensors=sum(part.key is not None for part in stored), bytes_read=values.bytes_read)
+        return Reading(
+            NAME,
+            Depth.HEADER,
+            [FileFacts(path, size, values.sha256)],
+            problems,
+            tensors=sum(part.key is not None for part in stored),
+            bytes_read=values.bytes_read,
+        )
 
 
 def _container(archive: Archive, path: str) -> Iterator[Problem]:
     if archive.trailing:
         yield Problem(ProblemKind.TRAILING, path, f"{archive.trailing:,} bytes behind the end of the archive", "none")
     if not any(member.crc for member in archive.members):
-        yield Problem(ProblemKind.NO_CHECKSUM, path, "every CRC-32 in the archive is zero", "the checksums that torch.jit.save writes by default")
+        yield Problem(
+            ProblemKind.NO_CHECKSUM,
+            path,
+            "every CRC-32 in the archive is zero",
+            "the checksums that torch.jit.save writes by default",
+        )
     members = archive.below_root()
     for needed in (PICKLE, "constants.pkl", "version"):
         if needed not in members and f".data/{needed}" not in members:
-            yield Problem(ProblemKind.DAMAGED, path, f"member {needed} is absent", "a member of that name, as torch.jit.save writes it")
+            yield Problem(
+                ProblemKind.DAMAGED, path, f"member {needed} is absent", "a member of that name, as torch.jit.save writes it"
+            )
     for name, member in members.items():
         if name.startswith("data/") and member.method != STORED:
             yield Problem(ProblemKind.DAMAGED, path, "a compressed tensor", "stored tensors, as torch.jit.save writes them", name)
     inflated = sum(member.size for member in archive.members if member.method != STORED)
     if inflated > _LARGEST_CODE:
-        yield Problem(ProblemKind.TOO_LARGE, path, f"{inflated:,} bytes of compressed members", f"at most {_LARGEST_CODE:,} bytes")
+        yield Problem(
+            ProblemKind.TOO_LARGE, path, f"{inflated:,} bytes of compressed members", f"at most {_LARGEST_CODE:,} bytes"
+        )
 
 
 def _inflated(file: BinaryIO, archive: Archive, path: str) -> Iterator[Problem]:
@@ -89,8 +107,9 @@ def _inflated(file: BinaryIO, archive: Archive, path: str) -> Iterator[Problem]:
         elif crc != member.crc and member.crc:
             wrong.append(member)
     for kind, members, observed, expected in (
-            (ProblemKind.DAMAGED, damaged, "compressed data that cannot be inflated to the stated size", "sound deflate data"),
-            (ProblemKind.CHECKSUM, wrong, "another CRC-32 than stated", "the one in the zip directory")):
+        (ProblemKind.DAMAGED, damaged, "compressed data that cannot be inflated to the stated size", "sound deflate data"),
+        (ProblemKind.CHECKSUM, wrong, "another CRC-32 than stated", "the one in the zip directory"),
+    ):
         if members:
             yield Problem(kind, path, observed, expected, members[0].name, len(members))
 

@@ -34,6 +34,7 @@ _FULL16, _FULL32 = 0xFFFF, 0xFFFFFFFF
 _ZIP64_FIELD = 0x0001
 _HAS_DESCRIPTOR, _UTF8, _DEFLATE_OPTIONS = 0x0008, 0x0800, 0x0006
 _UNIX = 3
+_DOS_FOLDER = 0x10
 _COMMENT = 0xFFFF  # the longest comment, hence how far from the end a zip reader looks for the end record
 _BLOCK = 1 << 20
 _FAR = 64 << 20  # how far we look, to tell appended bytes from a file that was cut
@@ -75,7 +76,7 @@ class Archive:
 
     def below_root(self) -> Mapping[str, Member]:
         """The members by their names without the root folder."""
-        return {member.name[len(self.root):]: member for member in self.members}
+        return {member.name[len(self.root) :]: member for member in self.members}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,19 +136,31 @@ def read_archive(read: Read, size: int, deflated: bool = False) -> Archive:
     """
     end, later = _find_end(read, size, _FAR)
     if end is None:
-        raise ArchiveFault(ProblemKind.TRUNCATED, f"the file ends after {size:,} bytes, without a zip directory",
-                           "a zip archive, which ends with its directory")
+        raise ArchiveFault(
+            ProblemKind.TRUNCATED,
+            f"the file ends after {size:,} bytes, without a zip directory",
+            "a zip archive, which ends with its directory",
+        )
     if later is not None and end.shift == 0:
-        raise ArchiveFault(ProblemKind.DAMAGED, f"a second zip archive ends at byte {later.stop:,}, behind the first one's end at {end.stop:,}",
-                           "one archive: zip readers disagree which of two they take")
+        raise ArchiveFault(
+            ProblemKind.DAMAGED,
+            f"a second zip archive ends at byte {later.stop:,}, behind the first one's end at {end.stop:,}",
+            "one archive: zip readers disagree which of two they take",
+        )
     if end.shift > 0:
         raise ArchiveFault(ProblemKind.TRAILING, f"{end.shift:,} bytes before the first member", "an archive that begins with it")
     if end.shift < 0:
-        raise ArchiveFault(ProblemKind.DAMAGED, f"{-end.shift:,} bytes fewer than the end record says before the zip directory",
-                           f"the directory at byte {end.directory_offset:,}")
+        raise ArchiveFault(
+            ProblemKind.DAMAGED,
+            f"{-end.shift:,} bytes fewer than the end record says before the zip directory",
+            f"the directory at byte {end.directory_offset:,}",
+        )
     if end.count > MOST_MEMBERS or end.directory_size > LARGEST_DIRECTORY:
-        raise ArchiveFault(ProblemKind.TOO_LARGE, f"{end.count:,} members in a directory of {end.directory_size:,} bytes",
-                           f"at most {MOST_MEMBERS:,} members and {LARGEST_DIRECTORY:,} bytes")
+        raise ArchiveFault(
+            ProblemKind.TOO_LARGE,
+            f"{end.count:,} members in a directory of {end.directory_size:,} bytes",
+            f"at most {MOST_MEMBERS:,} members and {LARGEST_DIRECTORY:,} bytes",
+        )
     entries = list(_entries(read, end))
     _check_names([entry.text for entry in entries])
     members = []
@@ -158,7 +171,9 @@ def read_archive(read: Read, size: int, deflated: bool = False) -> Archive:
         member, at = _member(read, entry, deflated)
         members.append(member)
         if at > end.directory_offset:
-            raise ArchiveFault(ProblemKind.DAMAGED, f"ends at byte {at:,}", f"before the directory at {end.directory_offset:,}", entry.text)
+            raise ArchiveFault(
+                ProblemKind.DAMAGED, f"ends at byte {at:,}", f"before the directory at {end.directory_offset:,}", entry.text
+            )
     if at != end.directory_offset:
         raise ArchiveFault(ProblemKind.DAMAGED, _gap(end.directory_offset - at), f"the directory at byte {at:,}")
     return Archive(members, size - end.stop)
@@ -170,7 +185,9 @@ def member_names(read: Read, size: int) -> Sequence[str]:
     if end is None or end.shift < 0 or end.count > MOST_MEMBERS or end.directory_size > LARGEST_DIRECTORY:
         return ()
     try:
-        return [entry.text for entry in _entries(read, dataclasses.replace(end, directory_offset=end.directory_offset + end.shift))]
+        return [
+            entry.text for entry in _entries(read, dataclasses.replace(end, directory_offset=end.directory_offset + end.shift))
+        ]
     except ArchiveFault:
         return ()
 
@@ -183,10 +200,10 @@ def first_member(head: bytes) -> tuple[str, bytes]:
     if len(head) < _LOCAL_SIZE or not head.startswith(_LOCAL):
         return "", b""
     method, name_length, extra_length = (*struct.unpack_from("<H", head, 8), *struct.unpack_from("<HH", head, 26))
-    name = head[_LOCAL_SIZE:_LOCAL_SIZE + name_length]
+    name = head[_LOCAL_SIZE : _LOCAL_SIZE + name_length]
     if method != STORED or len(name) < name_length:
         return "", b""
-    return name.decode("utf-8", "replace"), head[_LOCAL_SIZE + name_length + extra_length:]
+    return name.decode("utf-8", "replace"), head[_LOCAL_SIZE + name_length + extra_length :]
 
 
 def _gap(count: int) -> str:
@@ -228,12 +245,14 @@ def _parse_end(read: Read, at: int) -> _End | None:
     tail = read(at - _END64_SIZE - _LOCATOR_SIZE, _END64_SIZE + _LOCATOR_SIZE) if at >= _END64_SIZE + _LOCATOR_SIZE else b""
     if tail.startswith(_END64) and tail[_END64_SIZE:].startswith(_LOCATOR):
         start -= len(tail)
-        count64, size64, offset64 = struct.unpack_from("<QQQ", tail, 32)
-        length, = struct.unpack_from("<Q", tail, 4)
-        located, = struct.unpack_from("<Q", tail, _END64_SIZE + 8)
-        agree = all(small in (full, large) for small, full, large in (
-            (count, _FULL16, count64), (directory_size, _FULL32, size64), (directory_offset, _FULL32, offset64)))
-        if not agree or length != _END64_SIZE - 12 or located != offset64 + size64:
+        length, _, disk, first_disk, here64, count64, size64, offset64 = struct.unpack_from("<QIIIQQQQ", tail, 4)
+        located_disk, located, disks = struct.unpack_from("<IQI", tail, _END64_SIZE + 4)
+        agree = all(
+            small in (full, large)
+            for small, full, large in ((count, _FULL16, count64), (directory_size, _FULL32, size64), (directory_offset, _FULL32, offset64))
+        )
+        one_disk = (disk, first_disk, located_disk) == (0, 0, 0) and disks == 1 and here64 == count64
+        if not (agree and one_disk) or length != _END64_SIZE - 12 or located != offset64 + size64:
             return None
         count, directory_size, directory_offset = count64, size64, offset64
     if directory_size > start or count * _CENTRAL_SIZE > directory_size:
@@ -245,13 +264,32 @@ def _entries(read: Read, end: _End) -> Iterator[_Entry]:
     directory = read(end.directory_offset, end.directory_size)
     at = 0
     for _ in range(end.count):
-        if len(directory) - at < _CENTRAL_SIZE or directory[at:at + 4] != _CENTRAL:
-            raise ArchiveFault(ProblemKind.DAMAGED, f"no directory record at byte {end.directory_offset + at:,}",
-                               f"{end.count:,} records in the zip directory")
-        (made_by, _needed, flags, method, _time, _date, crc, stored, size, name_length, extra_length, comment_length,
-         disk, _internal, attributes, header) = struct.unpack_from("<HHHHHHIIIHHHHHII", directory, at + 4)
-        name = directory[at + _CENTRAL_SIZE:at + _CENTRAL_SIZE + name_length]
-        extra = directory[at + _CENTRAL_SIZE + name_length:at + _CENTRAL_SIZE + name_length + extra_length]
+        if len(directory) - at < _CENTRAL_SIZE or directory[at : at + 4] != _CENTRAL:
+            raise ArchiveFault(
+                ProblemKind.DAMAGED,
+                f"no directory record at byte {end.directory_offset + at:,}",
+                f"{end.count:,} records in the zip directory",
+            )
+        (
+            made_by,
+            _needed,
+            flags,
+            method,
+            _time,
+            _date,
+            crc,
+            stored,
+            size,
+            name_length,
+            extra_length,
+            comment_length,
+            disk,
+            _internal,
+            attributes,
+            header,
+        ) = struct.unpack_from("<HHHHHHIIIHHHHHII", directory, at + 4)
+        name = directory[at + _CENTRAL_SIZE : at + _CENTRAL_SIZE + name_length]
+        extra = directory[at + _CENTRAL_SIZE + name_length : at + _CENTRAL_SIZE + name_length + extra_length]
         at += _CENTRAL_SIZE + name_length + extra_length + comment_length
         large = _zip64(extra)
         if size == _FULL32:
@@ -264,7 +302,11 @@ def _entries(read: Read, end: _End) -> Iterator[_Entry]:
             raise ArchiveFault(ProblemKind.DAMAGED, "a member on another disk of a split archive", "one file", _shown(name))
         yield _Entry(name, made_by, flags, method, crc, stored, size, header, attributes)
     if at != len(directory):
-        raise ArchiveFault(ProblemKind.DAMAGED, f"{len(directory) - at:,} bytes left over in the zip directory", f"{end.count:,} records that fill it")
+        raise ArchiveFault(
+            ProblemKind.DAMAGED,
+            f"{len(directory) - at:,} bytes left over in the zip directory",
+            f"{end.count:,} records that fill it",
+        )
 
 
 def _zip64(extra: bytes) -> bytes:
@@ -273,7 +315,7 @@ def _zip64(extra: bytes) -> bytes:
     while at + 4 <= len(extra):
         tag, length = struct.unpack_from("<HH", extra, at)
         if tag == _ZIP64_FIELD:
-            return extra[at + 4:at + 4 + length]
+            return extra[at + 4 : at + 4 + length]
         at += 4 + length
     return b""
 
@@ -292,11 +334,19 @@ def _check_names(names: Sequence[str]) -> None:
             raise ArchiveFault(ProblemKind.DAMAGED, f"a member's name {fault}", "relative names below one folder", name[:200])
         twin = seen.setdefault(name.casefold(), name)
         if twin is not name:
-            raise ArchiveFault(ProblemKind.DAMAGED, "there twice" if twin == name else f"differs from {twin} in case only",
-                               "each name once: zip readers disagree which of two they take", name)
+            raise ArchiveFault(
+                ProblemKind.DAMAGED,
+                "there twice" if twin == name else f"differs from {twin} in case only",
+                "each name once: zip readers disagree which of two they take",
+                name,
+            )
     roots = sorted({name.partition("/")[0] for name in names})
     if len(roots) > 1:
-        raise ArchiveFault(ProblemKind.DAMAGED, f"{len(roots):,} folders at the top, among them {roots[0]} and {roots[1]}", "one folder that holds everything")
+        raise ArchiveFault(
+            ProblemKind.DAMAGED,
+            f"{len(roots):,} folders at the top, among them {roots[0]} and {roots[1]}",
+            "one folder that holds everything",
+        )
 
 
 def _name_fault(name: str) -> str | None:
@@ -333,13 +383,15 @@ def _member(read: Read, entry: _Entry, deflated: bool) -> tuple[Member, int]:
     mode = entry.attributes >> 16 if entry.made_by >> 8 == _UNIX else 0
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise damaged("a link or a special file", "a regular member")
-    if name.endswith("/") and entry.size:
-        raise damaged(f"a folder with {entry.size:,} bytes", "an empty entry")
+    if entry.size and (name.endswith("/") or entry.attributes & _DOS_FOLDER):
+        raise damaged(f"a folder with {entry.size:,} bytes", "a file, or an empty folder")
 
     local = read(entry.header, _LOCAL_SIZE + len(entry.name))
     if len(local) < _LOCAL_SIZE + len(entry.name) or not local.startswith(_LOCAL):
         raise damaged(f"no local header at byte {entry.header:,}", "one there, as the directory says")
-    _needed, flags, method, _time, _date, crc, stored, size, name_length, extra_length = struct.unpack_from("<HHHHHIIIHH", local, 4)
+    _needed, flags, method, _time, _date, crc, stored, size, name_length, extra_length = struct.unpack_from(
+        "<HHHHHIIIHH", local, 4
+    )
     if name_length != len(entry.name) or local[_LOCAL_SIZE:] != entry.name:
         raise damaged(f"the local header says {_shown(local[_LOCAL_SIZE:])}", f"{name}, as the directory says")
     extra = read(entry.header + len(local), extra_length)
@@ -347,17 +399,25 @@ def _member(read: Read, entry: _Entry, deflated: bool) -> tuple[Member, int]:
     if stored == _FULL32 and size == _FULL32 and len(large) >= 16:
         size, stored = struct.unpack_from("<QQ", large)
     if (flags, method) != (entry.flags, entry.method):
-        raise damaged(f"flags {flags:#06x} and method {method} in the local header", f"{entry.flags:#06x} and {entry.method}, as in the directory")
+        raise damaged(
+            f"flags {flags:#06x} and method {method} in the local header",
+            f"{entry.flags:#06x} and {entry.method}, as in the directory",
+        )
     in_directory = (entry.crc, entry.stored, entry.size)
     if (crc, stored, size) != in_directory and not (flags & _HAS_DESCRIPTOR and (crc, stored, size) == (0, 0, 0)):
-        raise damaged(f"{size:,} bytes with CRC {crc:08x} in the local header", f"{entry.size:,} with {entry.crc:08x}, as in the directory")
+        raise damaged(
+            f"{size:,} bytes with CRC {crc:08x} in the local header", f"{entry.size:,} with {entry.crc:08x}, as in the directory"
+        )
     offset = entry.header + len(local) + extra_length
     end = offset + entry.stored
     if flags & _HAS_DESCRIPTOR:
         layout = "<4sIQQ" if large or max(entry.stored, entry.size) > _FULL32 else "<4sIII"
         descriptor = read(end, struct.calcsize(layout))
         if descriptor != struct.pack(layout, _DESCRIPTOR, *in_directory):
-            raise damaged(f"no data descriptor at byte {end:,} that agrees with the directory", f"{entry.size:,} bytes with CRC {entry.crc:08x}")
+            raise damaged(
+                f"no data descriptor at byte {end:,} that agrees with the directory",
+                f"{entry.size:,} bytes with CRC {entry.crc:08x}",
+            )
         end += len(descriptor)
     return Member(name, entry.method, entry.size, entry.stored, entry.crc, entry.header, offset), end
 

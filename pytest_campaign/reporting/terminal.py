@@ -44,12 +44,29 @@ def _body(campaign: CampaignRecord, verbose: int) -> Iterator[tuple[str, dict[st
         found = [deliverable for deliverable in campaign.deliverables if deliverable.verdict is verdict]
         if campaign.partial:
             found = [deliverable for deliverable in found if deliverable.results]  # the others were not selected
+        if not campaign.described and verdict is Verdict.UNVERIFIED and verbose <= 0:
+            planned = [deliverable for deliverable in found if deliverable.path is None]
+            if planned:
+                yield (f"UNVERIFIED  {number(len(planned), 'planned deliverable')}: without a usable manifest nobody can say what "
+                       "became of them"), _COLOURS[verdict]
+            found = [deliverable for deliverable in found if deliverable.path is not None]
+        if verdict is Verdict.ABORTED and verbose <= 0:
+            yield from ((line, _COLOURS[verdict]) for line in _aborted_runs(campaign, found))
+            continue
         shown_ones = found if verdict is not Verdict.ACCEPTED or verbose > 0 else found[:_MOST_ACCEPTED]
         for deliverable in shown_ones:
             yield _line(deliverable), _COLOURS[verdict]
             yield from _findings(deliverable.findings, verbose, indent="    ")
         if len(shown_ones) < len(found):
             yield f"{verdict.value.upper():<10}  and {len(found) - len(shown_ones)} more", _COLOURS[verdict]
+
+
+def _aborted_runs(campaign: CampaignRecord, aborted: Sequence[DeliverableRecord]) -> Iterator[str]:
+    """One line for each aborted run, with its reason."""
+    for run in campaign.runs:
+        count = sum(deliverable.run == run["id"] for deliverable in aborted)
+        if count:
+            yield f"ABORTED     run {shown(run['id'])}: {shown(run['abort']['reason'])}  ({number(count, 'deliverable')})"
 
 
 def _line(deliverable: DeliverableRecord) -> str:
@@ -106,7 +123,9 @@ def summary(campaign: CampaignRecord, cwd: Path, *, complete: bool = True) -> st
         return f"{name}: ACCEPTED, {counted}{aside}{reloaded}{_depth(campaign)}"
     lost = sum(_only_at_its_source(deliverable) for deliverable in campaign.deliverables)
     rescue = f" ({lost} can only be repaired where {'it was' if lost == 1 else 'they were'} made)" if lost else ""
-    return f"{name}: {campaign.verdict.value.upper()}, {counted} accepted{rescue}"
+    failed = [result.pair.check for result in campaign.results if result.outcome is Outcome.FAILED]
+    by = f" by {' and '.join(failed)}" if failed else ""
+    return f"{name}: {campaign.verdict.value.upper()}{by}, {counted} accepted{rescue}"
 
 
 def _depth(campaign: CampaignRecord) -> str:

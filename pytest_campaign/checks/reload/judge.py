@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from ...campaign import WEIGHTS, Campaign, Deliverable
@@ -47,6 +48,9 @@ _DEATHS: dict[DeathKind, tuple[Rule, str]] = {
     DeathKind.NO_ANSWER: (rules.NO_ANSWER, "run the check again"),
     DeathKind.NO_SERVER: (rules.NO_PROCESS, "install what is missing in the environment that runs pytest"),
 }
+
+_PICKLES = frozenset({"torch zip", "torch legacy"})
+_SAFE_TORCH = (2, 10)  # the first release without CVE-2026-24747
 
 # Names that people write for the formats, beside the formats' own.
 _ALIASES = {
@@ -130,10 +134,24 @@ def _format(deliverable: Deliverable, units: Sequence[Unit]) -> Iterator[Finding
 
 def _problem(problem: Problem) -> Finding:
     rule, remedy = _PROBLEMS[problem.kind]
-    where = f"{problem.where}: " if problem.where else ""
-    more = f" (and {problem.count - 1} more)" if problem.count > 1 else ""
-    return rule.finding(f"{where}{problem.observed}{more}", path=problem.path, pointer=problem.where or None, remedy=remedy,
-                        observed=problem.observed, expected=problem.expected)
+    more = f" (the first of {problem.count})" if problem.count > 1 else ""
+    return rule.finding(f"{problem.observed}{more}; expected: {problem.expected}", path=problem.path, pointer=problem.where or None,
+                        remedy=remedy, observed=problem.observed, expected=problem.expected)
+
+
+def _is_pickled(unit: Unit) -> bool:
+    """Whether torch's weights-only loader reads the unit."""
+    return unit.format in _PICKLES or (unit.format == "sharded" and any(file.endswith((".bin", ".pt", ".pth")) for file in unit.files))
+
+
+def _old_torch(units: Sequence[Unit], version: str) -> Iterator[Finding]:
+    """A warning when a loader with a known memory corruption reads torch pickles."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    pickled = [unit for unit in units if _is_pickled(unit)]
+    if pickled and numbers and (int(numbers[1]), int(numbers[2])) < _SAFE_TORCH:
+        yield rules.TORCH_VERSION.finding(
+            f"torch {version} reads it, whose weights-only loader has a known memory corruption", path=pickled[0].path,
+            observed=f"torch {version}", expected="torch 2.10 or later", remedy="install torch 2.10 or later")
 
 
 def _death(unit: Unit, death: Death) -> Finding:
@@ -160,6 +178,7 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
         yield _nothing_recognised(campaign, deliverable, evidence)
         return
     yield from _format(deliverable, units)
+    yield from _old_torch(units, evidence.torch_version)
     required = required_depth(campaign, deliverable)
     answer = evidence.reload(campaign, deliverable)
     for unit, reading, death in zip(units, answer.readings, answer.deaths, strict=True):
