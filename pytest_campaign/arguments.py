@@ -19,28 +19,53 @@ from types import ModuleType
 import pytest
 
 from .plugin import is_inside, without_inside
-from .text import shown_id
+from .text import shown, shown_id
+
+
+# pytest takes no argument with `[` or `::` in its path, and drops arguments that lie below another one. So the campaigns
+# are collected through an argument of their own: a directory that exists everywhere and holds nobody's tests.
+STAND_IN = Path("/proc") if os.path.isdir("/proc") else Path("/dev")
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """An argument that names a part of a campaign, as given, with what it may mean: the likelier meaning first.
+
+    A meaning is the path of a node and the name of a check, or None for every check at and below it. Paths are
+    absolute and written as in node ids (`as_in_ids`), so that a pasted id of an odd name is found.
+    """
+
+    argument: str
+    meanings: tuple[tuple[Path, str | None], ...]
+
+    def matches(self, known: frozenset[tuple[Path, str]]) -> frozenset[tuple[Path, str]]:
+        """Those of the ``known`` checks that are meant; none when there is no such thing."""
+        for path, name in self.meanings:
+            if name is not None:
+                found = known & {(path, name)}
+            else:
+                found = frozenset(check for check in known if path in (check[0], *check[0].parents))
+            if found:
+                return found
+        return frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """What the arguments choose within campaign directories.
-
-    ``checks`` are (path of the node, name of the check) of arguments like ``out/adapter::reload``; ``paths`` are
-    arguments without a check. Without any ``checks`` pytest's own selection by path is all that is needed. All
-    paths are absolute and written as in node ids (`shown_id`), so that a pasted id of an odd name is found.
-    """
+    """The campaign directories of a session (absolute), and the arguments that name parts of them; without any, all of them."""
 
     directories: tuple[Path, ...]
-    paths: tuple[Path, ...] = ()
-    checks: frozenset[tuple[Path, str]] = frozenset()
+    named: tuple[Named, ...] = ()
 
-    def wants(self, path: Path, name: str) -> bool:
-        """Whether the check ``name`` of the node at ``path`` is chosen."""
-        path = as_in_ids(path)
-        if not self.checks or (path, name) in self.checks:
-            return True
-        return any(path == chosen or chosen in path.parents for chosen in self.paths)
+    def chosen(self, known: frozenset[tuple[Path, str]]) -> frozenset[tuple[Path, str]]:
+        """The chosen ones of the ``known`` checks; UsageError for an argument that names none."""
+        if not self.named:
+            return known
+        found = {named.argument: named.matches(known) for named in self.named}
+        for argument, checks in found.items():
+            if not checks:
+                raise pytest.UsageError(f"not found: {shown(argument)} (`--co -q` lists what there is)")
+        return frozenset().union(*found.values())
 
 
 def as_in_ids(path: Path) -> Path:
@@ -60,14 +85,16 @@ def prepare(config: pytest.Config, args: list[str]) -> None:
     """Rewrite the arguments of a session with campaign directories in place; UsageError for what cannot be safe."""
     namespace = config.known_args_namespace
     cwd = config.invocation_params.dir
-    directories = tuple(dict.fromkeys(absolute(cwd, path) for path in namespace.campaign_dir))
-    for directory in directories:
-        if not directory.is_dir():
-            raise pytest.UsageError(f"--campaign-dir: {directory} is not a directory")
+    directories = _directories(cwd, namespace.campaign_dir)
     folders = list(directories)
     _refuse(config, folders)
     _guard_imports(config, folders)
-    config.stash[SELECTION] = _take_checks(config, args, directories)
+    positional = namespace.file_or_dir
+    named = [named for argument in dict.fromkeys(positional) if (named := _named(config, argument, directories))]
+    config.stash[SELECTION] = Selection(directories, tuple(named))
+    taken = {named.argument for named in named}
+    positional[:] = [argument for argument in positional if argument not in taken]
+    args.append(str(STAND_IN))
     _steer_conftests(config, folders)
     if is_inside(config.rootpath, folders):  # the cache would be written into the campaign
         if any(getattr(namespace, name, False) for name in ("lf", "failedfirst", "stepwise")):
@@ -77,6 +104,32 @@ def prepare(config: pytest.Config, args: list[str]) -> None:
         for name in ("cacheprovider", "stepwise"):
             config.pluginmanager.set_blocked(name)
     sys.path[:] = without_inside(sys.path, folders) if any(is_inside(Path(p or cwd), folders) for p in sys.path) else sys.path
+
+
+def take_over(config: pytest.Config) -> None:
+    """Take the arguments that name parts of campaigns out of pytest's hands, which would refuse them or walk there.
+
+    To be called when the arguments have been parsed: among the words of the command line an argument cannot be told
+    from the value of an option.
+    """
+    taken = {named.argument for named in config.stash[SELECTION].named}
+    config.args[:] = [argument for argument in config.args if argument not in taken]
+
+
+def _directories(cwd: Path, given: Sequence[str]) -> tuple[Path, ...]:
+    """The campaign directories, each once; UsageError for one that is none or lies in another."""
+    found: dict[str, Path] = {}
+    for text in given:
+        directory = absolute(cwd, text)
+        if not directory.is_dir():
+            raise pytest.UsageError(f"--campaign-dir: {shown(str(directory))} is not a directory")
+        found.setdefault(os.path.realpath(directory), directory)
+    for real, directory in found.items():
+        for other, outer in found.items():
+            if Path(other) in Path(real).parents:
+                raise pytest.UsageError(f"--campaign-dir: {shown(str(directory))} lies in {shown(str(outer))}; "
+                                        "check one after the other")
+    return tuple(found.values())
 
 
 def _refuse(config: pytest.Config, folders: list[Path]) -> None:
@@ -97,31 +150,18 @@ def _refuse(config: pytest.Config, folders: list[Path]) -> None:
             raise pytest.UsageError(f"{option} points into the campaign directory ({value}); nothing is written there")
 
 
-def _take_checks(config: pytest.Config, args: list[str], directories: tuple[Path, ...]) -> Selection:
-    """Take arguments of the form ``PATH::check`` out of pytest's hands (it refuses those of directories)."""
-    cwd, positional = config.invocation_params.dir, config.known_args_namespace.file_or_dir
-    tops = {as_in_ids(directory): directory for directory in directories}
-    paths: list[Path] = []
-    checks: set[tuple[Path, str]] = set()
-    named: set[Path] = set()
-    for argument in list(positional):
-        text, separator, name = argument.partition("::")
+def _named(config: pytest.Config, argument: str, directories: Sequence[Path]) -> Named | None:
+    """What an argument names in the campaigns, None when it has nothing to do with them."""
+    tops = {as_in_ids(form): as_in_ids(directory) for directory in directories for form in (directory, directory.resolve())}
+    text, separator, name = argument.rpartition("::")
+    forms: list[tuple[str, str | None]] = [(text, name), (argument, None)] if separator else [(argument, None)]
+    meanings = []
+    for text, check in forms:
         # A pasted node id is relative to the root directory, an argument to the working directory.
-        candidates = [as_in_ids(absolute(base, text)) for base in (cwd, config.rootpath)]
-        match = next(((path, top) for path in candidates for top in tops if path == top or top in path.parents), None)
-        if match is None:
-            continue
-        path, directory = match[0], tops[match[1]]
-        named.add(directory)
-        if not separator:
-            paths.append(path)
-            continue
-        checks.add((path, name))
-        args[:] = [str(directory) if word == argument and (not i or args[i - 1] != "--deselect") else word
-                   for i, word in enumerate(args)]
-        positional[:] = [str(directory) if word == argument else word for word in positional]
-    args.extend(str(directory) for directory in directories if directory not in named)
-    return Selection(directories, tuple(paths), frozenset(checks))
+        given = [absolute(base, text) for base in (config.invocation_params.dir, config.rootpath)]
+        for path in [as_in_ids(form) for path in given for form in (path, path.resolve())]:
+            meanings += [(directory / path.relative_to(top), check) for top, directory in tops.items() if path.is_relative_to(top)]
+    return Named(argument, tuple(dict.fromkeys(meanings))) if meanings else None
 
 
 def _steer_conftests(config: pytest.Config, folders: list[Path]) -> None:

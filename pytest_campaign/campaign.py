@@ -121,7 +121,8 @@ class Manifest:
 class DocumentFault:
     """One thing that is wrong with a document, with its place in it."""
 
-    kind: str  # syntax, duplicate-key, non-finite, encoding, too-large, schema, path, unreadable, no-file, duplicate-id, reference
+    # syntax, duplicate-key, non-finite, encoding, too-large, schema, path, unreadable, no-file, duplicate-id, reference
+    kind: str
     file: str
     message: str
     line: int | None = None

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from . import paths
-from .arguments import Selection
 from .campaign import Campaign
 from .checks import Pair, expected, skip_reason
 from .findings import Finding, Level, Outcome
@@ -73,13 +71,11 @@ class Tree:
     children: Mapping[str, Sequence[str]]
 
     @classmethod
-    def of(cls, directory: Path, where: Mapping[Pair, Place], selection: Selection) -> Self:
-        """The tree of the selected checks."""
+    def of(cls, directory: Path, where: Mapping[Pair, Place]) -> Self:
+        """The tree of some checks."""
         checks: dict[str, list[tuple[Place, Pair]]] = {}
         children: dict[str, dict[str, None]] = {}
         for pair, place in where.items():
-            if not selection.wants(directory / place.path, place.name):
-                continue
             checks.setdefault(place.path, []).append((place, pair))
             path = place.path
             while path:
@@ -89,20 +85,18 @@ class Tree:
         return cls(directory, checks, {parent: sorted(below) for parent, below in children.items()})
 
 
-class Bridge(pytest.Collector):
-    """A folder above a campaign that lies outside pytest's root directory: leads there and to nothing else."""
+class Campaigns(pytest.Collector):
+    """The node above all campaigns of a session."""
 
-    def __init__(self, *, path: Path, directories: Sequence[Path], **kwargs: Any) -> None:
-        super().__init__(path=path, nodeid=node_id(path, "", kwargs["parent"].config.rootpath), **kwargs)
-        self._directories = directories
+    def __init__(self, *, trees: Sequence[Tree], owner: Session, **kwargs: Any) -> None:
+        super().__init__(name="campaigns", nodeid="campaigns", **kwargs)
+        self._trees, self._owner = trees, owner
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
-        """The next folders on the way to the campaigns."""
-        steps = {self.path / directory.relative_to(self.path).parts[0]: None for directory in self._directories}
-        for step in steps:
-            node = self.ihook.pytest_collect_directory(path=step, parent=self)
-            if node is not None:
-                yield node
+        """One collector for each campaign of which something was chosen."""
+        for tree in self._trees:
+            if tree.checks:
+                yield Folder.from_parent(self, tree=tree, at="", owner=self._owner)
 
 
 class Folder(pytest.Collector):
@@ -167,7 +161,7 @@ class CheckItem(pytest.Item):
             reason = skip_reason(campaign, campaign.by_id[pair.deliverable], pair.check)
             if reason is not None:
                 self.add_marker(pytest.mark.skip(reason=f"{shown(pair.deliverable)}: {reason}"))
-        self.user_properties.append(("campaign", campaign.name))
+        self.user_properties.append(("campaign", shown(campaign.name)))
 
     def runtest(self) -> None:
         """Ask the question; raises `CheckFailed` unless the answer is good."""
@@ -192,8 +186,11 @@ class CheckItem(pytest.Item):
         return representation
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """The path of what is checked. Line 0 rather than None: pytest fails on None when a skip mark is added."""
-        return self.path, 0, f"{shown(self.pair.deliverable or 'campaign')}: {self.pair.check}"
+        """The path of what is checked, escaped: pytest-xdist loses a worker over a name that is no UTF-8.
+
+        Line 0 rather than None: pytest fails on None when a skip mark is added.
+        """
+        return Path(shown(str(self.path))), 0, f"{shown(self.pair.deliverable or 'campaign')}: {self.pair.check}"
 
     def payload(self, report: pytest.TestReport) -> str:
         """The result as the report carries it; what did not come to an end has a reason instead of findings."""

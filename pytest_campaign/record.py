@@ -218,7 +218,8 @@ def _runs(campaign: Campaign, deliverables: Sequence[DeliverableRecord]) -> Sequ
     found = []
     for run in campaign.manifest.runs if campaign.manifest else ():
         own = [deliverable.verdict for deliverable in deliverables if deliverable.run == run.id]
+        counts = {verdict.value: own.count(verdict) for verdict in Verdict if verdict in own}
         found.append({
-            "id": run.id, "status": run.status, "counts": {verdict.value: own.count(verdict) for verdict in Verdict if verdict in own},
+            "id": run.id, "status": run.status, "counts": counts,
             "parameters": None, "abort": {"reason": run.abort_reason} if run.abort_reason else None})
     return found

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from . import checks, reporting, settings, snapshot
-from .arguments import SELECTION, as_in_ids
+from . import __version__, checks, reporting, settings, snapshot
+from .arguments import SELECTION, STAND_IN, as_in_ids, take_over
 from .campaign import Campaign
 from .checks import Pair
-from .collection import Bridge, CheckItem, Folder, Place, Tree, in_order, node_id, places
+from .collection import Campaigns, CheckItem, Place, Tree, in_order, node_id, places
 from .evidence import Files
 from .findings import Level, Outcome, outcome
 from .plugin import is_inside
@@ -59,7 +59,7 @@ def register(config: pytest.Config) -> None:
     else:
         snapshots = [snapshot.take(directory, chosen.plan) for directory in selection.directories]
     session = Session(config, chosen, dict(zip(selection.directories, snapshots, strict=True)))
-    session.refuse_unknown()
+    take_over(config)
     config.pluginmanager.register(session, "campaign-session")
 
 
@@ -93,6 +93,7 @@ class Session:
         self._selected: set[tuple[Path, Pair]] = set()
         self._started = time.time()
         self._subjects = {directory: self._subject(directory, taken) for directory, taken in snapshots.items()}
+        self._trees = self._choose()
 
     def _subject(self, directory: Path, taken: Snapshot) -> Subject:
         campaign = snapshot.campaign(taken, self._settings.asked)
@@ -109,33 +110,27 @@ class Session:
         return {f"{node_id(directory, place.path, rootpath)}::{place.name}": (directory, pair)
                 for directory, subject in self._subjects.items() for pair, place in subject.where.items()}
 
-    def refuse_unknown(self) -> None:
-        """UsageError for an argument that names no check."""
-        known = {(as_in_ids(directory / place.path), place.name)
-                 for directory, subject in self._subjects.items() for place in subject.where.values()}
-        for path, name in self._selection.checks:
-            if (path, name) not in known:
-                raise pytest.UsageError(f"not found: {path}::{name} (`--co -q` lists what there is)")
+    def _choose(self) -> Sequence[Tree]:
+        """The checks that the arguments choose, as one tree for each campaign; UsageError for an argument that names none."""
+        where = {directory: {pair: (as_in_ids(directory / place.path), place.name) for pair, place in subject.where.items()}
+                 for directory, subject in self._subjects.items()}
+        chosen = self._selection.chosen(frozenset(place for places in where.values() for place in places.values()))
+        return [Tree.of(directory, {pair: place for pair, place in subject.where.items() if where[directory][pair] in chosen})
+                for directory, subject in self._subjects.items()]
 
     # Collection
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Campaigns and the way to them are never ignored, whatever `norecursedirs` says."""
-        wanted = any(collection_path == d or collection_path in d.parents for d in self._subjects)
-        return False if wanted else None
+        """A walk of pytest's never enters a campaign; the way to our own collectors is open, whatever `norecursedirs` says."""
+        if collection_path == STAND_IN:
+            return False
+        return True if is_inside(collection_path, list(self._subjects)) else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-        """Our own collectors for the campaigns and for folders on the way that lie outside the root directory."""
-        if path in self._subjects:
-            tree = Tree.of(path, self._subjects[path].where, self._selection)
-            return Folder.from_parent(parent, tree=tree, at="", owner=self)
-        below = [directory for directory in self._subjects if path in directory.parents]
-        rootpath = self._config.rootpath
-        if below and path != rootpath and rootpath not in path.parents:
-            return Bridge.from_parent(parent, path=path, directories=below)
-        return None
+        """Our own collectors in the place of the stand-in."""
+        return Campaigns.from_parent(parent, path=path, trees=self._trees, owner=self) if path == STAND_IN else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -173,7 +168,7 @@ class Session:
         """Let the report carry the result to whichever process writes the record."""
         report = yield
         if isinstance(item, CheckItem) and (report.when == "call" or report.outcome != "passed"):
-            report.campaign_result = item.payload(report)
+            report.campaign_result = item.payload(report)  # type: ignore[attr-defined]
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -185,7 +180,8 @@ class Session:
         if key is None:
             return
         if text is not None:
-            self._results[key] = Result.from_text(text)
+            result = Result.from_text(text)
+            self._results[key[0], result.pair] = result
         elif report.when not in ("setup", "call", "teardown"):  # pytest-xdist's report of a worker that died
             self._results[key] = Result(key[1], Outcome.UNVERIFIED, reason="the worker that ran it died")
 
@@ -231,7 +227,7 @@ class Session:
         versions = {name: metadata.version(name) for name in ("pytest", "torch", "safetensors")}
         return Record(
             complete=complete,
-            tool={"version": metadata.version("pytest-campaign"),
+            tool={"version": __version__,
                   "rules": [{"code": r.code, "level": r.level.value, "title": r.title} for r in checks.all_rules().values()]},
             environment={"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}", **versions},
             isolation={"level": isolation.level, "layers": list(isolation.layers), "missing": list(isolation.missing)},

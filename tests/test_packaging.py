@@ -69,6 +69,7 @@ def sound(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout
 
 
+@pytest.fixture(scope="module")
 def sources() -> list[str]:
     """The files of this checkout that git does not ignore; without git, as in an unpacked source distribution, all but caches."""
     if (ROOT / ".git").exists():
@@ -81,10 +82,10 @@ def sources() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkout(sources: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of this checkout, so that nothing is written into it."""
     copy = tmp_path_factory.mktemp("checkout")
-    for name in sources():
+    for name in sources:
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, copy / name)
     return copy
@@ -187,15 +188,16 @@ def test_pytest_accepts_and_rejects(environment: Environment, campaign: Path) ->
 
 
 def test_console_script(environment: Environment, campaign: Path) -> None:
+    """The packaged isolated.ini is taken, and not the hostile one of the campaign."""
     assert (environment.folder / "bin" / NAME).exists() == environment.installed
     if environment.installed:
-        (campaign / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")  # the packaged isolated.ini is taken instead
+        (campaign / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
         assert "campaign tiny: ACCEPTED, 1 of 1 deliverable" in sound(environment.run(NAME, "check", campaign))
     else:
         assert "manifest.absent" in sound(environment.run("python", "-m", "pytest_campaign.cli", "rules"))
 
 
-def test_source_distribution_is_the_checkout_without_junk(built: dict[str, Path]) -> None:
+def test_source_distribution_is_the_checkout_without_junk(built: dict[str, Path], sources: list[str]) -> None:
     with tarfile.open(built["sdist"]) as archive:
         members = archive.getmembers()
     assert all(member.isfile() and member.size < 1_000_000 for member in members)
@@ -203,14 +205,14 @@ def test_source_distribution_is_the_checkout_without_junk(built: dict[str, Path]
     assert len(top) == 1
     names = {member.name.partition("/")[2] for member in members}
     assert names >= set(NEEDED)
-    assert names == {*sources(), "PKG-INFO"}
+    assert names == {*sources, "PKG-INFO"}
 
 
-def test_wheels_are_the_package_and_the_schemas(built: dict[str, Path]) -> None:
+def test_wheels_are_the_package_and_the_schemas(built: dict[str, Path], sources: list[str]) -> None:
     direct, through = contents(built["wheel"]), contents(built["wheel from sdist"])
     assert direct == through
-    package = {name for name in sources() if name.startswith("pytest_campaign/")}
-    schemas = {f"pytest_campaign/{name}" for name in sources() if name.startswith("schemas/")}
+    package = {name for name in sources if name.startswith("pytest_campaign/")}
+    schemas = {f"pytest_campaign/{name}" for name in sources if name.startswith("schemas/")}
     assert len(schemas) == len(SCHEMAS)
     assert {name for name in direct if ".dist-info/" not in name} == package | schemas
     assert all(len(data) < 1_000_000 for data in direct.values())

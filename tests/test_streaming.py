@@ -166,6 +166,13 @@ def test_a_mask_is_judged_over_all_its_chunks(tmp_path):
     assert look(tmp_path / "f", raw(values), "F32").mask
     values[0] = 1.0
     assert look(tmp_path / "f", raw(values), "F32") == Found(infinite=True)
+    values[1] = -1.0  # now the first chunk sums up to zero
+    assert look(tmp_path / "f", raw(values), "F32") == Found(infinite=True)
+
+
+def test_a_sum_that_overflows_is_no_infinity(tmp_path):
+    for name in ("BF16", "F32", "F64"):
+        assert look(tmp_path / "f", raw(torch.full((64,), torch.finfo(FLOATS[name]).max, dtype=FLOATS[name])), name) == Found()
 
 
 def test_non_finite_problems_name_the_first_tensor_and_leave_masks_out():

@@ -16,7 +16,12 @@ from pytest_campaign.formats import formats, torch_legacy
 from pytest_campaign.formats.base import Depth, ProblemKind, Unit, from_json, to_json
 
 torch.manual_seed(0)
-TENSORS = {"enc.weight": torch.randn(16, 16), "enc.bias": torch.zeros(16, dtype=torch.bfloat16), "none": torch.zeros(0, 3), "n": torch.tensor(7)}
+TENSORS = {
+    "enc.weight": torch.randn(16, 16),
+    "enc.bias": torch.zeros(16, dtype=torch.bfloat16),
+    "none": torch.zeros(0, 3),
+    "n": torch.tensor(7),
+}
 
 
 class Attack:
@@ -88,7 +93,11 @@ def test_the_values_are_the_right_ones(path):
 
 def test_untyped_storages_views_and_ties(path):
     base = torch.ones(2000)
-    reading = sound(save(path, {"u": torch.zeros(4, dtype=torch.uint16), "f8": torch.ones(2).to(torch.float8_e5m2), "a": base, "b": base[10:]}))
+    reading = sound(
+        save(
+            path, {"u": torch.zeros(4, dtype=torch.uint16), "f8": torch.ones(2).to(torch.float8_e5m2), "a": base, "b": base[10:]}
+        )
+    )
     assert reading.bytes_read == 8 + 2 + 8000
     assert fault(save(path, {"b": base[:500]})).kind is ProblemKind.WASTED_STORAGE
 
@@ -103,7 +112,7 @@ def test_digest_and_depth(path):
 @pytest.mark.parametrize("part", [0.03, 0.2, 0.5, 1])
 def test_truncated(path, part):
     whole = save(path).read_bytes()
-    path.write_bytes(whole[:int(len(whole) * part) - 1])
+    path.write_bytes(whole[: int(len(whole) * part) - 1])
     assert recognised(path) == ["torch legacy"]
     reading = read(path)
     assert (kinds(reading), reading.depth) == ([ProblemKind.TRUNCATED], None)
@@ -122,7 +131,7 @@ def test_appended_bytes(path, count):
 def test_counts_that_disagree(path):
     data = bytearray(save(path, {"w": torch.ones(6)}).read_bytes())
     at = len(data) - 6 * 4 - 8
-    assert data[at:at + 8] == (6).to_bytes(8, "little")
+    assert data[at : at + 8] == (6).to_bytes(8, "little")
     data[at] = 5
     path.write_bytes(data)
     assert fault(path).kind is ProblemKind.DAMAGED
@@ -130,10 +139,10 @@ def test_counts_that_disagree(path):
 
 def test_a_key_list_that_disagrees(path):
     data = save(path, {"w": torch.ones(6)}).read_bytes()
-    key = data[data.rindex(b"X", 0, data.rindex(b"a.")) + 5:].partition(b"q")[0]
+    key = data[data.rindex(b"X", 0, data.rindex(b"a.")) + 5 :].partition(b"q")[0]
     assert data.count(key) == 2
     at = data.rindex(key)
-    path.write_bytes(data[:at] + b"1" * len(key) + data[at + len(key):])
+    path.write_bytes(data[:at] + b"1" * len(key) + data[at + len(key) :])
     assert fault(path).kind is ProblemKind.DAMAGED
 
 
@@ -149,8 +158,12 @@ def test_an_attack_is_not_run(path, tmp_path):
     reading = read(save(path, {"w": torch.ones(2), "x": Attack(os.system, f"touch {mark}")}))
     assert not mark.exists()
     assert (kinds(reading), reading.depth) == ([ProblemKind.UNSAFE_GLOBAL], Depth.HEADER)
-    magic, version = (pickle.dumps(value, 2) for value in (torch.serialization.MAGIC_NUMBER, torch.serialization.PROTOCOL_VERSION))
-    path.write_bytes(magic + version + pickle.dumps(Attack(os.system, f"touch {mark}"), 2) + pickle.dumps({}, 2) + pickle.dumps([], 2))
+    magic, version = (
+        pickle.dumps(value, 2) for value in (torch.serialization.MAGIC_NUMBER, torch.serialization.PROTOCOL_VERSION)
+    )
+    path.write_bytes(
+        magic + version + pickle.dumps(Attack(os.system, f"touch {mark}"), 2) + pickle.dumps({}, 2) + pickle.dumps([], 2)
+    )
     assert fault(path).kind is ProblemKind.DAMAGED  # in the facts about the machine
     assert not mark.exists()
 
@@ -158,7 +171,10 @@ def test_an_attack_is_not_run(path, tmp_path):
 def test_foreign_classes(path):
     reading = read(save(path, {"s": Stranger(w=torch.full((2,), math.nan)), "n": argparse.Namespace(v=torch.ones(2))}))
     assert {problem.kind: problem.where for problem in reading.problems} == {
-        ProblemKind.FOREIGN_CLASS: f"{__name__}.Stranger", ProblemKind.FRAMEWORK_CLASS: "argparse.Namespace", ProblemKind.NAN: "s.w"}
+        ProblemKind.FOREIGN_CLASS: f"{__name__}.Stranger",
+        ProblemKind.FRAMEWORK_CLASS: "argparse.Namespace",
+        ProblemKind.NAN: "s.w",
+    }
 
 
 def test_whole_module(path):
@@ -187,7 +203,7 @@ def test_random_damage_is_always_an_answer(path):
     whole = save(path).read_bytes()
     generator = random.Random(5)
     for _ in range(300):
-        data = bytearray(whole[:generator.randrange(1, len(whole) + 1)])
+        data = bytearray(whole[: generator.randrange(1, len(whole) + 1)])
         for _ in range(generator.randrange(4)):
             data[generator.randrange(len(data))] = generator.randrange(256)
         path.write_bytes(data)

@@ -17,7 +17,7 @@ import pytest
 import torch
 from disk_source import DiskSource, candidate
 
-from pytest_campaign.formats import formats, pickle_globals, torch_zip
+from pytest_campaign.formats import formats, pickle_globals, torch_object, torch_zip
 from pytest_campaign.formats.base import Depth, ProblemKind, Unit, from_json, to_json
 from pytest_campaign.formats.pickle_survey import BadPickle, Name, survey
 
@@ -99,7 +99,7 @@ def flip(path, at, bits=1):
 def where(path, wanted):
     """Offset of a member's data."""
     member = next(member for member in zipfile.ZipFile(path).infolist() if member.filename.endswith("/" + wanted))
-    head = path.read_bytes()[member.header_offset:member.header_offset + 30]
+    head = path.read_bytes()[member.header_offset : member.header_offset + 30]
     return member.header_offset + 30 + sum(struct.unpack("<HH", head[26:]))
 
 
@@ -117,15 +117,31 @@ def repack(path, change=lambda name, data: [(name, data)], method=zipfile.ZIP_ST
 SOUND = {
     "state dict": (TENSORS, ["enc.weight", "enc.bias", "steps"]),
     "bare tensor": (torch.ones(3), [""]),
-    "nested": ({"model": TENSORS, "epoch": 3, "groups": [{"lr": 0.1, "state": (torch.ones(2), None)}]},
-               ["model.enc.weight", "model.enc.bias", "model.steps", "groups.0.state.0"]),
+    "nested": (
+        {"model": TENSORS, "epoch": 3, "groups": [{"lr": 0.1, "state": (torch.ones(2), None)}]},
+        ["model.enc.weight", "model.enc.bias", "model.steps", "groups.0.state.0"],
+    ),
     "parameter": ({"p": torch.nn.Parameter(torch.ones(2)), "b": torch.nn.Buffer(torch.ones(2))}, ["p", "b"]),
     "no elements": ({"empty": torch.zeros(0, 3), "scalar": torch.tensor(1.5)}, ["empty", "scalar"]),
     "ordered": (collections.OrderedDict(a=torch.ones(1)), ["a"]),
     "transposed": ({"t": torch.ones(4, 5).t()}, ["t"]),
-    "types": ({str(dtype): torch.ones(4).to(dtype) for dtype in (
-        torch.float64, torch.float16, torch.complex64, torch.complex128, torch.int8, torch.uint16, torch.bool, torch.float8_e4m3fn,
-        torch.float8_e5m2)}, None),
+    "types": (
+        {
+            str(dtype): torch.ones(4).to(dtype)
+            for dtype in (
+                torch.float64,
+                torch.float16,
+                torch.complex64,
+                torch.complex128,
+                torch.int8,
+                torch.uint16,
+                torch.bool,
+                torch.float8_e4m3fn,
+                torch.float8_e5m2,
+            )
+        },
+        None,
+    ),
 }
 
 
@@ -143,7 +159,11 @@ def test_facts(path):
     source = DiskSource(path.parent, digest=True)
     reading = torch_zip.read(Unit(torch_zip.NAME, path.name, (path.name,)), source)
     assert source.done == path.stat().st_size
-    assert (reading.elements, reading.dtypes, reading.bytes_read) == (16 * 16 + 16 + 1, {"F32": 1, "BF16": 1, "I64": 1}, 1024 + 32 + 8)
+    assert (reading.elements, reading.dtypes, reading.bytes_read) == (
+        16 * 16 + 16 + 1,
+        {"F32": 1, "BF16": 1, "I64": 1},
+        1024 + 32 + 8,
+    )
     assert reading.files[0].sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     header = read(path, depth=Depth.HEADER)
     assert (header.depth, header.tensors, header.bytes_read, list(header.problems)) == (Depth.HEADER, 3, 0, [])
@@ -219,7 +239,10 @@ def test_bytes_in_front(path):
     assert recognised(path) == ["torch zip"]
     reading = read(path)
     assert (kinds(reading), reading.depth, reading.problems[0].observed) == (
-        [ProblemKind.TRAILING], None, "4 bytes before the first member")
+        [ProblemKind.TRAILING],
+        None,
+        "4 bytes before the first member",
+    )
 
 
 def test_two_files_spliced(path, tmp_path):
@@ -294,12 +317,21 @@ def test_infinite_masks(path):
 
 
 def test_bookkeeping_may_be_infinite(path):
-    sound(save(path, {
-        "state_dict": {"w": torch.ones(2)}, "epoch": 1,
-        "callbacks": {"Checkpoint": {"best": {"last.ckpt": torch.tensor(math.inf)}}}, "loops": [torch.tensor([math.nan])],
-        "early_stop": {"monitor": "loss", "best_score": torch.tensor(math.inf)},
-    }))
-    assert fault(save(path, {"state_dict": {"logit_scale": torch.tensor(math.inf), "bias": None}})).where == "state_dict.logit_scale"
+    sound(
+        save(
+            path,
+            {
+                "state_dict": {"w": torch.ones(2)},
+                "epoch": 1,
+                "callbacks": {"Checkpoint": {"best": {"last.ckpt": torch.tensor(math.inf)}}},
+                "loops": [torch.tensor([math.nan])],
+                "early_stop": {"monitor": "loss", "best_score": torch.tensor(math.inf)},
+            },
+        )
+    )
+    assert (
+        fault(save(path, {"state_dict": {"logit_scale": torch.tensor(math.inf), "bias": None}})).where == "state_dict.logit_scale"
+    )
 
 
 def test_values_beside_a_view_are_not_the_views(path):
@@ -360,13 +392,20 @@ def test_compressed(path):
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-@pytest.mark.parametrize("other", ["model/data/0", "MODEL/data/0", "model/../x", "/model/x", "model\\x", "C:/x", "model/\x01", "other/x", "x"])
+@pytest.mark.parametrize(
+    "other", ["model/data/0", "MODEL/data/0", "model/../x", "/model/x", "model\\x", "C:/x", "model/\x01", "other/x", "x"]
+)
 def test_names_that_open_a_second_meaning(path, other):
     def add(name, data):
         return [(name, data), (other, b"x" * len(data))] if name.endswith("data/0") else [(name, data)]
 
     assert fault(repack(save(path), add)).kind is ProblemKind.DAMAGED
-    sound(repack(save(path), lambda name, data: [(name, data), ("model/data/extra", data)] if name.endswith("data/0") else [(name, data)]))
+    sound(
+        repack(
+            save(path),
+            lambda name, data: [(name, data), ("model/data/extra", data)] if name.endswith("data/0") else [(name, data)],
+        )
+    )
 
 
 def test_a_link_as_member(path):
@@ -396,7 +435,11 @@ def test_an_attack_is_not_run(path, tmp_path):
     mark = tmp_path / "executed"
     reading = read(save(path, {"w": torch.ones(2), "x": Attack(os.system, f"touch {mark}")}))
     assert not mark.exists()
-    assert (kinds(reading), reading.problems[0].where, reading.depth) == ([ProblemKind.UNSAFE_GLOBAL], "posix.system", Depth.HEADER)
+    assert (kinds(reading), reading.problems[0].where, reading.depth) == (
+        [ProblemKind.UNSAFE_GLOBAL],
+        "posix.system",
+        Depth.HEADER,
+    )
     flip(path, where(path, "data/0"))
     assert set(kinds(read(path))) == {ProblemKind.UNSAFE_GLOBAL, ProblemKind.CHECKSUM}
 
@@ -406,17 +449,29 @@ def test_whole_module(path):
     reading = read(save(path, Net()))
     assert reading.names == ["scale", "layer.weight", "layer.bias"]
     assert {problem.kind: problem.where for problem in reading.problems} == {
-        ProblemKind.FOREIGN_CLASS: f"{__name__}.Net", ProblemKind.FRAMEWORK_CLASS: "torch.nn.modules.linear.Linear"}
+        ProblemKind.FOREIGN_CLASS: f"{__name__}.Net",
+        ProblemKind.FRAMEWORK_CLASS: "torch.nn.modules.linear.Linear",
+    }
     broken = Net()
     broken.layer.bias.data[0] = math.nan
     assert "layer.bias" in [problem.where for problem in read(save(path, broken)).problems]
 
 
-@pytest.mark.parametrize("obj", [
-    argparse.Namespace(w=torch.full((2,), math.nan)), collections.defaultdict(list, w=[torch.full((2,), math.nan)]),
-    collections.deque([torch.full((2,), math.nan)]), {"a": numpy.float64(1), "b": numpy.arange(3), "w": torch.full((2,), math.nan)},
-    {"p": pathlib.Path("x"), "t": datetime.datetime(2026, 1, 1), "r": numpy.random.get_state(), "w": torch.full((2,), math.nan)},
-])
+@pytest.mark.parametrize(
+    "obj",
+    [
+        argparse.Namespace(w=torch.full((2,), math.nan)),
+        collections.defaultdict(list, w=[torch.full((2,), math.nan)]),
+        collections.deque([torch.full((2,), math.nan)]),
+        {"a": numpy.float64(1), "b": numpy.arange(3), "w": torch.full((2,), math.nan)},
+        {
+            "p": pathlib.Path("x"),
+            "t": datetime.datetime(2026, 1, 1),
+            "r": numpy.random.get_state(),
+            "w": torch.full((2,), math.nan),
+        },
+    ],
+)
 def test_data_classes_are_a_note_and_their_tensors_are_seen(path, obj):
     assert set(kinds(read(save(path, obj)))) == {ProblemKind.FRAMEWORK_CLASS, ProblemKind.NAN}
 
@@ -478,13 +533,19 @@ def test_pickles_made_to_hurt(path):
     assert fault(with_pickle(path, attribute)).kind is ProblemKind.NO_TENSORS
 
 
+def test_an_object_with_too_many_parts(path, monkeypatch):
+    monkeypatch.setattr(torch_object, "_MOST_NODES", 20)
+    sound(save(path, {"w": torch.ones(1), "lists": [[] for _ in range(16)], "numbers": list(range(100))}))
+    assert kinds(read(save(path, {"w": torch.ones(1), "lists": [[] for _ in range(30)]}))) == [ProblemKind.TOO_LARGE]
+
+
 def test_random_damage_is_always_an_answer(path):
     import random
 
     whole = save(path, {"w": torch.ones(5), "n": argparse.Namespace(a=1)}).read_bytes()
     generator = random.Random(5)
     for _ in range(300):
-        data = bytearray(whole[:generator.randrange(1, len(whole) + 1)])
+        data = bytearray(whole[: generator.randrange(1, len(whole) + 1)])
         for _ in range(generator.randrange(4)):
             data[generator.randrange(len(data))] = generator.randrange(256)
         torch_zip.recognise(candidate(change(path, data)))
@@ -510,17 +571,37 @@ def test_torchs_own_list_is_known():
     assert {pickle_globals.kind(Name(name, name)) for name in _get_allowed_globals()} == {pickle_globals.Kind.KNOWN}
 
 
-@pytest.mark.parametrize(("name", "kind"), [
-    ("os.system", "unsafe"), ("builtins.eval", "unsafe"), ("builtins.getattr", "unsafe"), ("torch.hub.load", "unsafe"),
-    ("torch.fx.graph_module.reduce_graph_module", "unsafe"), ("numpy.testing._private.utils.runstring", "unsafe"), ("torch.load", "unsafe"),
-    ("pip.main", "unsafe"), ("logging.FileHandler", "foreign"), ("logging.config.listen", "unsafe"), ("types.CodeType", "unsafe"),
-    ("collections.namedtuple", "unsafe"), ("cloudpickle.cloudpickle._make_function", "unsafe"), ("my.project.Model", "foreign"),
-    ("__main__.Net", "foreign"), ("torch.nn.modules.linear.Linear", "data"), ("functools.partial", "data"),
-    ("numpy._core.multiarray._reconstruct", "data"), ("numpy.core.multiarray.scalar", "data"), ("transformers.training_args.TrainingArguments", "data"),
-    ("deepspeed.utils.tensor_fragment.fragment_address", "data"), ("accelerate.state.PartialState", "data"), ("builtins.ValueError", "data"),
-    ("torch.float32", "known"), ("torch.cuda.FloatStorage", "known"),
-    ("torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler", "unsafe"),
-])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("os.system", "unsafe"),
+        ("builtins.eval", "unsafe"),
+        ("builtins.getattr", "unsafe"),
+        ("torch.hub.load", "unsafe"),
+        ("torch.fx.graph_module.reduce_graph_module", "unsafe"),
+        ("numpy.testing._private.utils.runstring", "unsafe"),
+        ("torch.load", "unsafe"),
+        ("pip.main", "unsafe"),
+        ("logging.FileHandler", "foreign"),
+        ("logging.config.listen", "unsafe"),
+        ("types.CodeType", "unsafe"),
+        ("collections.namedtuple", "unsafe"),
+        ("cloudpickle.cloudpickle._make_function", "unsafe"),
+        ("my.project.Model", "foreign"),
+        ("__main__.Net", "foreign"),
+        ("torch.nn.modules.linear.Linear", "data"),
+        ("functools.partial", "data"),
+        ("numpy._core.multiarray._reconstruct", "data"),
+        ("numpy.core.multiarray.scalar", "data"),
+        ("transformers.training_args.TrainingArguments", "data"),
+        ("deepspeed.utils.tensor_fragment.fragment_address", "data"),
+        ("accelerate.state.PartialState", "data"),
+        ("builtins.ValueError", "data"),
+        ("torch.float32", "known"),
+        ("torch.cuda.FloatStorage", "known"),
+        ("torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler", "unsafe"),
+    ],
+)
 def test_names(name, kind):
     assert pickle_globals.kind(Name(name, name)).value == kind
 

@@ -39,9 +39,7 @@ def save(path, module=Net):
 
 
 def read(path, **options):
-    source = DiskSource(path.parent, **options)
-    reading = torchscript.read(Unit(torchscript.NAME, path.name, (path.name,)), source)
-    return reading
+    return torchscript.read(Unit(torchscript.NAME, path.name, (path.name,)), DiskSource(path.parent, **options))
 
 
 def kinds(reading):
@@ -77,7 +75,7 @@ def test_sound(path, module, monkeypatch):
 @pytest.mark.parametrize("part", [0.5, 1])
 def test_truncated(path, module, part):
     whole = save(path, module).read_bytes()
-    path.write_bytes(whole[:int(len(whole) * part) - 1])
+    path.write_bytes(whole[: int(len(whole) * part) - 1])
     assert recognised(path) == ["TorchScript"]
     reading = read(path)
     assert (kinds(reading), reading.depth) == ([ProblemKind.TRUNCATED], None)
@@ -115,7 +113,7 @@ def test_a_member_is_missing(path, needed):
     assert kinds(read(path)) == [ProblemKind.DAMAGED]
 
 
-def test_compressed_tensors_and_bombs(path):
+def test_compressed_tensors_and_bombs(path, monkeypatch):
     with zipfile.ZipFile(save(path)) as old:
         members = [(member.filename, old.read(member)) for member in old.infolist()]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
@@ -125,7 +123,18 @@ def test_compressed_tensors_and_bombs(path):
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as new:
         new.writestr("model/data/9", bytes(1 << 20))
     assert kinds(read(path)) == [ProblemKind.DAMAGED]
-    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as new, new.open("model/code/bomb.py", "w") as bomb:
-        for _ in range(300):
-            bomb.write(bytes(1 << 20))
-    assert ProblemKind.TOO_LARGE in kinds(read(path))
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as new:
+        new.writestr("model/code/bomb.py", bytes(2 << 20))
+    assert kinds(read(path)) == [ProblemKind.DAMAGED]
+    monkeypatch.setattr(torchscript, "_LARGEST_CODE", 2 << 20)
+    assert set(kinds(read(path))) == {ProblemKind.DAMAGED, ProblemKind.TOO_LARGE}
+
+
+def test_more_code_than_stated(path):
+    save(path)
+    data = bytearray(path.read_bytes())
+    member = next(member for member in zipfile.ZipFile(path).infolist() if member.filename.endswith(".py"))
+    sizes = struct.pack("<II", member.compress_size, member.file_size)
+    assert data.count(sizes) == 2  # in the data descriptor and in the directory
+    path.write_bytes(data.replace(sizes, struct.pack("<II", member.compress_size, member.file_size - 1)))
+    assert kinds(read(path)) == [ProblemKind.DAMAGED]

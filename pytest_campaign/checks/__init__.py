@@ -16,7 +16,6 @@ from ..campaign import Campaign, Deliverable
 from ..findings import Level, Rule
 from .base import CampaignCheck, Check, DeliverableCheck, rules_of
 
-
 RAISED = Rule("check.raised", Level.WARNING, """
     A check of this tool raised an exception, so its question stays open.
 

@@ -154,8 +154,9 @@ def _plan_state(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
     broken = any(fault.file != MANIFEST for fault in campaign.faults)
     if plan is None and manifest is not None and not broken:
         if manifest.plan_path is not None:
-            yield PLAN_MISSING.finding(f"the manifest names the plan {manifest.plan_path}, which is not there",
-                                       path=manifest.plan_path, remedy="copy the plan into the directory, or pass --campaign-plan=FILE")
+            yield PLAN_MISSING.finding(
+                f"the manifest names the plan {manifest.plan_path}, which is not there", path=manifest.plan_path,
+                remedy="copy the plan into the directory, or pass --campaign-plan=FILE")
         else:
             yield NO_PLAN.finding("no plan: what is expected is what the manifest lists", path=MANIFEST,
                                   remedy="none; do not write a plan afterwards")
@@ -190,8 +191,9 @@ def _runs(campaign: Campaign, plan: Plan) -> Iterator[Finding]:
     for id, record in campaign.runs.items():
         if id not in planned:
             origin = record.supersedes or record.repeat_of
+            relation = "supersedes" if record.supersedes else "repeats"
             yield UNPLANNED_RUN.finding(
-                f"run {id} is not planned" + (f"; it {'supersedes' if record.supersedes else 'repeats'} {origin}" if origin else ""),
+                f"run {id} is not planned" + (f"; it {relation} {origin}" if origin else ""),
                 level=Level.NOTE if origin in planned else None, path=record.place.file, pointer=record.place.pointer,
                 expected=_listed(planned), remedy="give it its planned id, or say what it supersedes or is a repeat_of")
 
@@ -224,8 +226,8 @@ def _deliverables(campaign: Campaign, plan: Plan) -> Iterator[Finding]:
                                                     deliverable=deliverable.id, remedy="none, if it is an extra")
         elif promised.kind and promised.kind != deliverable.kind:
             yield KIND.finding(
-                level=Level.NOTE if campaign.aborted(deliverable.run) else None, message=
-                f"{deliverable.id} is planned as {promised.kind} and listed as {deliverable.kind}", path=file, pointer=pointer,
+                f"{deliverable.id} is planned as {promised.kind} and listed as {deliverable.kind}",
+                level=Level.NOTE if campaign.aborted(deliverable.run) else None, path=file, pointer=pointer,
                 deliverable=deliverable.id, observed=deliverable.kind, expected=promised.kind,
                 remedy="list the promised output under this id")
 
@@ -250,8 +252,9 @@ def _unclaimed(campaign: Campaign) -> Iterator[Finding]:
         if not is_aside(entry.path):
             left.append(entry.path)
     if left:
+        files = "1 file belongs" if len(left) == 1 else f"{len(left)} files belong"
         yield UNCLAIMED.finding(
-            f"{len(left)} {'file belongs' if len(left) == 1 else 'files belong'} to no deliverable: {_listed(left)}", path=left[0],
+            f"{files} to no deliverable: {_listed(left)}", path=left[0],
             remedy="list them in the manifest as deliverables, or remove them")
 
 

@@ -2,8 +2,7 @@
 
 A format that knows where its tensors lie describes them as `Segment` and calls `scan`. The bytes are read, never
 mapped, so a file that is cut meanwhile is an error and not a SIGBUS; memory stays at a few MiB per thread whatever
-the size. Values are judged by their bit patterns, which is exact for every floating point type and needs no
-arithmetic.
+the size. Values are judged by their bit patterns, which is exact for every floating point type.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import dataclasses
 import errno
 import hashlib
 import io
+import math
 import os
 import threading
 import zlib
@@ -186,6 +186,7 @@ class _Codes:
     """How to see the values of a type in its bits, read as the integer type ``bits`` of ``width`` bytes.
 
     ``operation`` with ``operand`` maps them so that the codes from ``nan`` up are NaN and ``infinity`` is infinite.
+    ``number`` is the floating point type in which a sum of sound values hardly ever overflows, None if there is none.
     """
 
     bits: str
@@ -194,6 +195,7 @@ class _Codes:
     operand: int
     nan: int
     infinity: int | None = None
+    number: str | None = None
 
     @property
     def least(self) -> int:
@@ -201,19 +203,19 @@ class _Codes:
         return self.nan if self.infinity is None else self.infinity
 
 
-def _ieee(bits: str, width: int, exponent: int) -> _Codes:
+def _ieee(bits: str, width: int, exponent: int, number: str | None = None) -> _Codes:
     """Sign, exponent, fraction; all ones in the exponent mean infinity, with a fraction NaN."""
     magnitude = (1 << (8 * width - 1)) - 1
     infinity = magnitude - (magnitude >> exponent)
-    return _Codes(bits, width, "bitwise_and", magnitude, infinity + 1, infinity)
+    return _Codes(bits, width, "bitwise_and", magnitude, infinity + 1, infinity, number)
 
 
 _CODES = {
-    "F64": _ieee("int64", 8, 11),
-    "C128": _ieee("int64", 8, 11),
-    "F32": _ieee("int32", 4, 8),
-    "C64": _ieee("int32", 4, 8),
-    "BF16": _ieee("int16", 2, 8),
+    "F64": _ieee("int64", 8, 11, "float64"),
+    "C128": _ieee("int64", 8, 11, "float64"),
+    "F32": _ieee("int32", 4, 8, "float32"),
+    "C64": _ieee("int32", 4, 8, "float32"),
+    "BF16": _ieee("int16", 2, 8, "bfloat16"),
     "F16": _ieee("int16", 2, 5),
     "F8_E5M2": _ieee("uint8", 1, 5),
     # OCP 8-bit floating point specification 1.0: E4M3 has no infinity and NaN only where all other bits are ones.
@@ -261,6 +263,13 @@ class _Eye:
         if start % codes.width:  # an unaligned tensor: not every processor reads it in place
             buffer, start = buffer[start:start + length], 0
         values = self._torch.frombuffer(buffer, dtype=bits, count=count, offset=start)
+        if codes.number is not None:
+            # NaN and infinity survive any sum, so one that is finite clears all values in a single fast pass. Zero may
+            # be a mask, and a sum may overflow: both go on to the exact look.
+            total = float(values.view(getattr(self._torch, codes.number)).sum())
+            if math.isfinite(total) and total:
+                seen.ordinary = True
+                return
         scratch = self._scratch.view(bits)[:count]
         getattr(self._torch, codes.operation)(values, codes.operand, out=scratch)
         top = int(scratch.amax())

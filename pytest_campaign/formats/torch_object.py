@@ -9,6 +9,7 @@ that torch leaves at each storage on the meta device tells which member it was.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import warnings
 import zipfile
@@ -153,6 +154,8 @@ def rebuild(pickle: bytes, survey: Survey, names: Sequence[Name], path: str) -> 
         )
     if len(names) > MOST_NAMES:
         raise Unloadable(Problem(ProblemKind.TOO_LARGE, path, f"{len(names):,} foreign classes", f"at most {MOST_NAMES:,}"))
+    if not _leaves_offsets():
+        raise Unloadable(Problem(ProblemKind.UNREADABLE_KIND, path, "this torch does not tell where a tensor lies", "torch 2.13"))
     container, keys = _skeleton(pickle, survey.storages)
     try:
         loaded = _load(container, stand_ins(survey, names))
@@ -183,6 +186,17 @@ def _load(container: io.BytesIO, allowed: Sequence[tuple[Any, str]]) -> Any:
     with warnings.catch_warnings(), torch.serialization.safe_globals(list(allowed)):
         warnings.simplefilter("ignore")
         return torch.load(container, map_location="meta", weights_only=True)
+
+
+@functools.cache
+def _leaves_offsets() -> bool:
+    """Whether the installed torch leaves its offset at a storage that it puts on the meta device."""
+    import torch
+
+    container = io.BytesIO()
+    torch.save(torch.zeros(1), container)
+    container.seek(0)
+    return hasattr(_load(container, ()).untyped_storage(), "_checkpoint_offset")
 
 
 def _unloadable(error: Exception, survey: Survey, path: str) -> Problem:

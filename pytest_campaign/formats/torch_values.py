@@ -58,7 +58,7 @@ def read_values(file: BinaryIO, size: int, parts: Sequence[Part], tensors: Seque
             Problem(
                 ProblemKind.CHECKSUM,
                 path,
-                f"CRC-32 {found.crc32:08x} of member {part.name}",
+                f"CRC-32 {found.crc32:08x} of member {part.name}" + (f", the first of {len(wrong)}" if len(wrong) > 1 else ""),
                 f"{part.crc:08x}, as written",
                 segment.label,
                 len(wrong),

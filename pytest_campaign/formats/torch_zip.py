@@ -105,9 +105,7 @@ def _part(name: str, member: Member, checked: bool) -> Part:
     return Part(name, member.offset, member.stored, key if folder == "data" else None, member.crc if checked else None)
 
 
-def _object(
-    file: BinaryIO, members: Mapping[str, Member], path: str, checked: bool
-) -> tuple[list[Tensor] | None, list[Problem]]:
+def _object(file: BinaryIO, members: Mapping[str, Member], path: str, checked: bool) -> tuple[list[Tensor] | None, list[Problem]]:
     """The tensors, None if the object is not to be had, and the problems on the way."""
     problems: list[Problem] = []
     try:

@@ -249,7 +249,11 @@ def _parse_end(read: Read, at: int) -> _End | None:
         located_disk, located, disks = struct.unpack_from("<IQI", tail, _END64_SIZE + 4)
         agree = all(
             small in (full, large)
-            for small, full, large in ((count, _FULL16, count64), (directory_size, _FULL32, size64), (directory_offset, _FULL32, offset64))
+            for small, full, large in (
+                (count, _FULL16, count64),
+                (directory_size, _FULL32, size64),
+                (directory_offset, _FULL32, offset64),
+            )
         )
         one_disk = (disk, first_disk, located_disk) == (0, 0, 0) and disks == 1 and here64 == count64
         if not (agree and one_disk) or length != _END64_SIZE - 12 or located != offset64 + size64:

@@ -31,3 +31,9 @@ def _section(rule: Rule) -> Iterator[str]:
     yield ""
     yield rule.text
     yield ""
+
+
+if __name__ == "__main__":  # python -m pytest_campaign.reporting.rules_text > docs/rules.md
+    from ..checks import all_rules
+
+    print(whole(list(all_rules().values())), end="")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from .. import checks
+from ..checks.manifest import ABSENT
 from ..findings import Finding, Level, Outcome
 from ..record import CampaignRecord, DeliverableRecord, Record, Verdict
 from ..text import number, shown, size
@@ -26,7 +27,7 @@ def show(record: Record, reporter: pytest.TerminalReporter, cwd: Path) -> None:
     if verbose < -1:
         return
     for campaign in record.campaigns:
-        reporter.section(f"campaign {shown(campaign.campaign)}", sep="=")
+        reporter.write_sep("=", f"campaign {shown(campaign.campaign)}")
         if verbose >= 0 or campaign.verdict is not Verdict.ACCEPTED:
             for text, colours in _body(campaign, verbose):
                 reporter.write_line(text, **colours)
@@ -133,7 +134,7 @@ def _depth(campaign: CampaignRecord) -> str:
 
 
 def _only_the_manifest_is_absent(campaign: CampaignRecord) -> bool:
-    return {finding.rule for finding in campaign.findings if finding.level is Level.ERROR} == {"manifest.absent"}
+    return {finding.rule for finding in campaign.findings if finding.level is Level.ERROR} == {ABSENT.code}
 
 
 def _only_at_its_source(deliverable: DeliverableRecord) -> bool:

@@ -40,7 +40,7 @@ class Example:
     campaign: Verdict
     level: Level | None = None
     path: str | None = None
-    asked: Asked = Asked()
+    asked: Asked = dataclasses.field(default_factory=Asked)
     reviewer_plan: bool = False
     meanwhile: Callable[[Path], None] = lambda directory: None
     torch_version: str | None = None

@@ -10,4 +10,5 @@ from ..base import DeliverableCheck
 from . import rules as rules  # where the registry looks for the rules of a check that is a package
 from .judge import absent, check, has_weights
 
-CHECK = DeliverableCheck("reload", "Does it reload in a fresh process, every byte of it?", check, expected=has_weights, skip=absent, cost=1)
+CHECK = DeliverableCheck(
+    "reload", "Does it reload in a fresh process, every byte of it?", check, expected=has_weights, skip=absent, cost=1)

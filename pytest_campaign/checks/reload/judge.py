@@ -27,7 +27,8 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.SHARD_INDEX: (rules.SHARD_INDEX, "copy the whole folder again, or save it into an empty one"),
     ProblemKind.HOLE: (rules.NEVER_WRITTEN, "compare the digest with the original"),
     ProblemKind.FOREIGN_CLASS: (rules.FOREIGN_CLASS, "save a state dict, and the configuration as plain data"),
-    ProblemKind.FRAMEWORK_CLASS: (rules.FRAMEWORK_CLASS, "none"),
+    ProblemKind.FRAMEWORK_CLASS: (
+        rules.FRAMEWORK_CLASS, "none here; torch.load needs these classes in torch.serialization.add_safe_globals"),
     ProblemKind.UNSAFE_GLOBAL: (rules.UNSAFE_GLOBAL, "do not load it; ask for the weights as safetensors"),
     ProblemKind.UNREADABLE_KIND: (rules.UNREADABLE_KIND, "save dense tensors to have their values checked"),
     ProblemKind.TOO_LARGE: (rules.TOO_LARGE, "save it in several files, or as safetensors"),
@@ -135,13 +136,16 @@ def _format(deliverable: Deliverable, units: Sequence[Unit]) -> Iterator[Finding
 def _problem(problem: Problem) -> Finding:
     rule, remedy = _PROBLEMS[problem.kind]
     more = f" (the first of {problem.count})" if problem.count > 1 else ""
-    return rule.finding(f"{problem.observed}{more}; expected: {problem.expected}", path=problem.path, pointer=problem.where or None,
-                        remedy=remedy, observed=problem.observed, expected=problem.expected)
+    return rule.finding(
+        f"{problem.observed}{more}; expected: {problem.expected}", path=problem.path, pointer=problem.where or None,
+        remedy=remedy, observed=problem.observed, expected=problem.expected)
 
 
 def _is_pickled(unit: Unit) -> bool:
     """Whether torch's weights-only loader reads the unit."""
-    return unit.format in _PICKLES or (unit.format == "sharded" and any(file.endswith((".bin", ".pt", ".pth")) for file in unit.files))
+    if unit.format == "sharded":
+        return any(file.endswith((".bin", ".pt", ".pth")) for file in unit.files)
+    return unit.format in _PICKLES
 
 
 def _old_torch(units: Sequence[Unit], version: str) -> Iterator[Finding]:
@@ -171,6 +175,15 @@ def _shallow(unit: Unit, reading: Reading, required: Depth) -> Iterator[Finding]
         expected=required.label, remedy="lower the depth that is asked, or install what it needs")
 
 
+def _rightly_without_tensors(problem: Problem, unit: Unit, holds: bool) -> bool:
+    """Whether a file of torch.save need hold no tensor.
+
+    The state of a scheduler or a scaler and the arguments of a training hold none. They are no checkpoint by
+    themselves: when the manifest calls a deliverable one, some file of it must hold tensors.
+    """
+    return problem.kind is ProblemKind.NO_TENSORS and _is_pickled(unit) and holds
+
+
 def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> Iterator[Finding]:
     """Findings about one deliverable, from what a fresh process learned when it read its checkpoints."""
     units = campaign.units_of(deliverable)
@@ -181,9 +194,10 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
     yield from _old_torch(units, evidence.torch_version)
     required = required_depth(campaign, deliverable)
     answer = evidence.reload(campaign, deliverable)
+    holds = deliverable.place is None or any(reading.tensors for reading in answer.readings if reading is not None)
     for unit, reading, death in zip(units, answer.readings, answer.deaths, strict=True):
         if reading is not None:
-            yield from map(_problem, reading.problems)
+            yield from (_problem(problem) for problem in reading.problems if not _rightly_without_tensors(problem, unit, holds))
             yield from _shallow(unit, reading, required)
         if death is not None:
             yield _death(unit, death)

@@ -146,7 +146,9 @@ UNSAFE_GLOBAL = Rule("reload.unsafe-global", Level.ERROR, """
 UNREADABLE_KIND = Rule("reload.tensor-not-read", Level.WARNING, """
     Some tensors are of a kind whose values are not read here: sparse, quantised, nested, or without data.
 
-    Fix: none is needed when that is what was meant; save dense tensors to have their values checked.
+    The reload then ends at the depth `header`, and the deliverable stays unverified if more is asked.
+
+    Fix: save dense tensors to have their values checked, or ask for `header` in `reload.depth` of the manifest.
     """)
 TOO_LARGE = Rule("reload.over-limit", Level.WARNING, """
     The structure of the file is larger than the bounded reader accepts.
@@ -169,6 +171,8 @@ PICKLE_PROTOCOL = Rule("reload.pickle-protocol", Level.WARNING, """
     """, unanswered=True)
 NO_CHECKSUM = Rule("reload.no-checksum", Level.NOTE, """
     The file was written without checksums, so a flipped bit cannot be seen without a recorded digest.
+
+    Fix: list the file with its sha256 in the manifest; `torch.serialization.set_crc32_options(True)` for the next one.
     """)
 WASTED_STORAGE = Rule("reload.wasted-storage", Level.NOTE, """
     A small view of a large tensor was saved, and the large one with it.

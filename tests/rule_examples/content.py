@@ -1,0 +1,229 @@
+"""Examples of the check ``content``."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+
+import numpy
+from campaigns import LAST, METRICS, WEIGHTS, tensors
+from safetensors.torch import save_file
+
+from . import Level, Verdict, Written, faulty, sound
+
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4f53cda1' * 8}\nsize 9\n"
+PAGE = "<!DOCTYPE html><html><title>Sign in</title><body>Please sign in to go on.</body></html>\n"
+FOLDER = "runs/control/model"
+
+
+def folder(made: Written) -> None:
+    """One more deliverable: a folder with weights and what belongs to them."""
+    save_file(tensors(2), made / f"{FOLDER}/model.safetensors")
+    (made / FOLDER / "notes.json").write_text('{"made": "by hand"}')
+    made.add("control/model", "checkpoint", FOLDER)
+
+
+@faulty("content.missing", "control/last", LAST, verdict=Verdict.MISSING)
+def the_file_is_gone(made: Written) -> None:
+    os.remove(made / LAST)
+
+
+@faulty("content.missing", "control/last", LAST, verdict=Verdict.MISSING)
+def a_link_to_the_rented_machine(made: Written) -> None:
+    os.remove(made / LAST)
+    (made / LAST).symlink_to("/workspace/runs/control/last.pt")
+
+
+@faulty("content.missing", "control/metrics", METRICS, level=Level.NOTE, verdict=Verdict.MISSING, campaign=Verdict.ACCEPTED)
+def a_useful_file_is_gone(made: Written) -> None:
+    os.remove(made / METRICS)
+    made.planned("control/metrics")["priority"] = "useful"
+
+
+@faulty("content.missing", "control/last", LAST, level=Level.NOTE, verdict=Verdict.ABORTED, campaign=Verdict.ACCEPTED)
+def a_file_of_an_aborted_run_is_gone(made: Written) -> None:
+    os.remove(made / LAST)
+    made.run("control").update(status="aborted", abort={"reason": "out of budget"})
+    made.manifest["decision"] = {"outcome": "negative", "summary": "Too dear.", "based_on": ["control"]}
+
+
+@sound("content.missing", "control/last")
+def a_link_inside_the_campaign(made: Written) -> None:
+    (made / LAST).rename(made / "runs/control/step-10.pt")
+    (made / LAST).symlink_to("step-10.pt")
+
+
+@sound("content.missing", "variant/weights")
+def below_a_folder_that_is_a_link(made: Written) -> None:
+    (made / "runs/variant").rename(made / "runs/variant-first")
+    (made.directory / "runs/variant").symlink_to("variant-first")
+
+
+@faulty("content.dead-link", "control/model", f"{FOLDER}/tokenizer.json")
+def a_link_that_came_without_its_target(made: Written) -> None:
+    folder(made)
+    (made / FOLDER / "tokenizer.json").symlink_to("../../blobs/4f53cda1")
+
+
+@sound("content.dead-link", "control/model")
+def a_link_that_came_with_its_target(made: Written) -> None:
+    folder(made)
+    (made / "runs/control/blobs/4f53cda1").write_text("{}")
+    (made / FOLDER / "tokenizer.json").symlink_to("../blobs/4f53cda1")
+
+
+@faulty("content.empty", "control/last", LAST)
+def no_bytes(made: Written) -> None:
+    (made / LAST).write_bytes(b"")
+
+
+@faulty("content.empty", "control/model", f"{FOLDER}/notes.json")
+def no_bytes_in_a_folder(made: Written) -> None:
+    folder(made)
+    (made / FOLDER / "notes.json").write_bytes(b"")
+
+
+@faulty("content.empty", "control/model", FOLDER)
+def a_folder_without_files(made: Written) -> None:
+    (made / FOLDER).mkdir()
+    made.add("control/model", "other", FOLDER)
+
+
+@sound("content.empty", "control/model")
+def markers_have_no_bytes(made: Written) -> None:
+    folder(made)
+    (made / FOLDER / "DONE").touch()
+    (made / FOLDER / "__init__.py").touch()
+
+
+@sound("content.empty", "control/job")
+def a_job_that_wrote_nothing(made: Written) -> None:
+    (made / "runs/control/job/train.err").touch()
+    made.add("control/job", "log", "runs/control/job")
+
+
+@faulty("content.no-records", "control/metrics", METRICS)
+def an_empty_object(made: Written) -> None:
+    (made / METRICS).write_text("{ }\n")
+
+
+@faulty("content.no-records", "control/answers", "runs/control/answers.csv")
+def a_header_alone(made: Written) -> None:
+    (made / "runs/control/answers.csv").write_text("id,prediction\n")
+    made.add("control/answers", "predictions", "runs/control/answers.csv")
+
+
+@sound("content.no-records", "control/answers")
+def one_record(made: Written) -> None:
+    (made / "runs/control/answers.csv").write_text("id,prediction\n1,\n")
+    made.add("control/answers", "predictions", "runs/control/answers.csv")
+    (made / METRICS).write_text('{"loss": null}')
+
+
+@sound("content.no-records", "control/overrides")
+def no_override_was_given(made: Written) -> None:
+    (made / "runs/control/overrides.yaml").write_text("[]\n")
+    made.add("control/overrides", "parameters", "runs/control/overrides.yaml")
+
+
+@faulty("content.placeholder", "variant/weights", WEIGHTS)
+def a_pointer_of_git_lfs(made: Written) -> None:
+    (made / WEIGHTS).write_text(POINTER)
+
+
+@faulty("content.placeholder", "control/last", LAST)
+def a_web_page(made: Written) -> None:
+    (made / LAST).write_text(PAGE)
+
+
+@faulty("content.placeholder", "control/last", LAST)
+def only_zeros(made: Written) -> None:
+    (made / LAST).write_bytes(bytes(5000))
+
+
+@sound("content.placeholder", "report")
+def a_web_page_that_is_meant(made: Written) -> None:
+    (made / "analysis/report.html").write_text(PAGE)
+    (made / "analysis/raw.bin").write_bytes(bytes(5000))
+    made.add("report", "analysis", "analysis")
+
+
+@faulty("content.not-what-its-name-says", "variant/weights", WEIGHTS)
+def a_torch_file_named_safetensors(made: Written) -> None:
+    (made / WEIGHTS).write_bytes((made / LAST).read_bytes())
+
+
+@sound("content.not-what-its-name-says", "variant/arrays")
+def files_that_are_what_their_names_say(made: Written) -> None:
+    numpy.save(made / "runs/variant/arrays/a.npy", numpy.ones(4))
+    numpy.savez(made / "runs/variant/arrays/b.npz", a=numpy.ones(4))
+    made.add("variant/arrays", "other", "runs/variant/arrays")
+
+
+@faulty("content.other-kind", "control/metrics", LAST)
+def weights_that_are_listed_as_metrics(made: Written) -> None:
+    made.deliverable("control/metrics")["path"] = LAST
+
+
+@sound("content.other-kind", "control/data")
+def tensors_that_are_data(made: Written) -> None:
+    save_file(tensors(4), made / "data/train.safetensors")
+    made.add("control/data", "dataset", "data/train.safetensors")
+
+
+@faulty("content.special-file", "control/model", f"{FOLDER}/pipe")
+def a_named_pipe(made: Written) -> None:
+    folder(made)
+    os.mkfifo(made / FOLDER / "pipe")
+
+
+@faulty("content.special-file", "control/last", LAST)
+def a_socket(made: Written) -> None:
+    os.remove(made / LAST)
+    with socket.socket(socket.AF_UNIX) as end:  # a path of a socket has at most 107 bytes
+        before = os.getcwd()
+        os.chdir(made / "runs/control")
+        try:
+            end.bind("last.pt")
+        finally:
+            os.chdir(before)
+
+
+@sound("content.special-file", "control/model")
+def a_pipe_beside_the_deliverable(made: Written) -> None:
+    folder(made)
+    os.mkfifo(made / "runs/control/pipe")
+
+
+@faulty("content.changed", "control/metrics", METRICS, meanwhile=lambda directory: (directory / METRICS).write_text("{}"))
+def the_run_goes_on(made: Written) -> None:
+    pass
+
+
+@sound("content.changed", "control/metrics", meanwhile=lambda directory: (directory / "runs/control/metrics.csv").write_text("1"))
+def something_else_is_written(made: Written) -> None:
+    pass
+
+
+@faulty("content.unreadable", "control/metrics", METRICS, world="unprivileged")
+def no_permission(made: Written) -> None:
+    (made / METRICS).chmod(0)
+
+
+@faulty("content.unreadable", "control/last", LAST, world="unprivileged")
+def no_permission_for_the_folder(made: Written) -> None:
+    (made.directory / "runs/control").chmod(0)
+
+
+@faulty("content.unreadable", "last", "last.pt", verdict=Verdict.UNVERIFIED, campaign=Verdict.UNVERIFIED)
+def a_walk_that_did_not_come_there(made: Written) -> None:
+    made.plan = None
+    made.manifest["deliverables"] = [{"id": "last", "kind": "checkpoint", "path": "last.pt"}]
+    (made / ("d/" * 401)).mkdir(parents=True)
+
+
+@sound("content.unreadable", "control/metrics", world="unprivileged")
+def read_only(made: Written) -> None:
+    (made / METRICS).chmod(0o400)
+    assert json.loads((made / METRICS).read_text())

@@ -1,0 +1,484 @@
+"""Examples of the check ``reload``, and of a check that raises."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import struct
+import sys
+import types
+import zipfile
+from collections import OrderedDict
+from pathlib import Path
+
+import torch
+from campaigns import LAST, WEIGHTS, tensors
+from safetensors.torch import save_file
+from torch.serialization import get_crc32_options, set_crc32_options
+
+from pytest_campaign.formats.base import Depth
+
+from . import Asked, Verdict, Written, faulty, sound
+
+OPEN = Verdict.UNVERIFIED
+TOY = "runs/control/last.toy"
+
+
+# ---- what is there ------------------------------------------------------------------------------------------
+
+
+@faulty("reload.no-weights", "control/model", "runs/control/model")
+def only_the_configuration(made: Written) -> None:
+    (made / "runs/control/model/config.json").write_text('{"hidden_size": 4}')
+    made.add("control/model", "checkpoint", "runs/control/model")
+
+
+@sound("reload.no-weights", "control/tokenizer")
+def a_folder_that_is_meant_to_hold_none(made: Written) -> None:
+    (made / "runs/control/tokenizer/tokenizer.json").write_text('{"version": "1.0"}')
+    made.add("control/tokenizer", "other", "runs/control/tokenizer")
+
+
+@faulty("reload.unrecognised", "control/model", "runs/control/model.bin")
+def weights_of_an_unknown_format(made: Written) -> None:
+    (made / "runs/control/model.bin").write_bytes(b"\x01\x00weights of my own" * 9)
+    made.add("control/model", "checkpoint", "runs/control/model.bin")
+
+
+@sound("reload.unrecognised", "control/model")
+def an_unknown_file_beside_the_weights(made: Written) -> None:
+    save_file(tensors(3), made / "runs/control/model/model.safetensors")
+    (made / "runs/control/model/index.faiss").write_bytes(b"\x01\x00IxFI" * 9)
+    made.add("control/model", "checkpoint", "runs/control/model")
+
+
+@faulty("reload.other-format", "control/last", LAST)
+def the_wrong_format_is_declared(made: Written) -> None:
+    made.deliverable("control/last")["format"] = "safetensors"
+
+
+@sound("reload.other-format", "control/last")
+def the_format_by_its_usual_name(made: Written) -> None:
+    made.deliverable("control/last")["format"] = "PyTorch"
+
+
+@faulty("reload.unknown-format-name", "control/last", "manifest.json")
+def a_format_that_nobody_knows(made: Written) -> None:
+    made.deliverable("control/last")["format"] = "checkpoint v2"
+
+
+@sound("reload.unknown-format-name", "variant/weights")
+def no_format_is_declared(made: Written) -> None:
+    made.deliverable("variant/weights").pop("format", None)
+
+
+# ---- the bytes ----------------------------------------------------------------------------------------------
+
+
+@faulty("reload.truncated", "variant/weights", WEIGHTS)
+def one_byte_is_lacking(made: Written) -> None:
+    (made / WEIGHTS).write_bytes((made / WEIGHTS).read_bytes()[:-1])
+
+
+@sound("reload.truncated", "variant/weights")
+def a_short_file_that_is_whole(made: Written) -> None:
+    save_file({"scale": torch.ones(1)}, made / WEIGHTS)
+
+
+@faulty("reload.trailing-bytes", "variant/weights", WEIGHTS)
+def sixteen_bytes_too_many(made: Written) -> None:
+    (made / WEIGHTS).write_bytes((made / WEIGHTS).read_bytes() + bytes(16))
+
+
+@sound("reload.trailing-bytes", "variant/weights")
+def a_header_that_is_padded_with_blanks(made: Written) -> None:
+    data = (made / WEIGHTS).read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    (made / WEIGHTS).write_bytes(struct.pack("<Q", length + 16) + data[8:8 + length] + b" " * 16 + data[8 + length:])
+
+
+@faulty("reload.damaged", "variant/weights", WEIGHTS)
+def a_header_with_a_flipped_byte(made: Written) -> None:
+    data = bytearray((made / WEIGHTS).read_bytes())
+    data[data.index(b'"dtype"')] = ord("'")
+    (made / WEIGHTS).write_bytes(data)
+
+
+@sound("reload.damaged", "variant/weights")
+def a_header_with_metadata(made: Written) -> None:
+    save_file(tensors(1), made / WEIGHTS, metadata={"format": "pt", "note": 'a "quoted" word'})
+
+
+def flip(file: Path) -> None:
+    """Flip one bit of a tensor in a torch file."""
+    with zipfile.ZipFile(file) as archive:
+        record = max(archive.infolist(), key=lambda member: "/data/" in member.filename and member.file_size)
+    data = bytearray(file.read_bytes())
+    name, extra = struct.unpack("<HH", data[record.header_offset + 26:record.header_offset + 30])
+    data[record.header_offset + 30 + name + extra] ^= 1
+    file.write_bytes(data)
+
+
+@faulty("reload.checksum", "control/last", LAST)
+def a_flipped_bit(made: Written) -> None:
+    flip(made / LAST)
+
+
+def without_checksums(made: Written) -> None:
+    before = get_crc32_options()
+    set_crc32_options(False)
+    try:
+        torch.save({"model": tensors()}, made / LAST)
+    finally:
+        set_crc32_options(before)
+
+
+@sound("reload.checksum", "control/last")
+def checksums_that_were_switched_off(made: Written) -> None:
+    without_checksums(made)
+
+
+@faulty("reload.no-checksum", "control/last", LAST)
+def no_checksums(made: Written) -> None:
+    without_checksums(made)
+
+
+@sound("reload.no-checksum", "control/last")
+def checksums_as_usual(made: Written) -> None:
+    torch.save({"model": tensors()}, made / LAST)
+
+
+@faulty("reload.out-of-storage", "control/last", LAST)
+def a_tensor_larger_than_its_storage(made: Written) -> None:
+    class Over:
+        def __reduce__(self) -> tuple[object, ...]:
+            storage = torch.ones(16)._typed_storage()
+            return torch._utils._rebuild_tensor_v2, (storage, 0, (8, 8), (8, 1), False, OrderedDict())
+
+    torch.save({"model": tensors(), "over": Over()}, made / LAST)
+
+
+@sound("reload.out-of-storage", "control/last")
+def an_expanded_tensor(made: Written) -> None:
+    torch.save({"model": tensors(), "mask": torch.ones(8, 1).expand(8, 8)}, made / LAST)
+
+
+@faulty("reload.never-written", "variant/weights", WEIGHTS)
+def a_hole_in_the_tensor_data(made: Written) -> None:
+    data = sparse(made)
+    with open(made / WEIGHTS, "wb") as file:
+        file.write(data[:-(1 << 20)])
+        file.truncate(len(data))
+
+
+def sparse(made: Written) -> bytes:
+    """A tensor of a mebibyte of zeros; its file's bytes."""
+    save_file({"mask": torch.zeros(1 << 18)}, made / WEIGHTS)
+    return (made / WEIGHTS).read_bytes()
+
+
+@sound("reload.never-written", "variant/weights")
+def zeros_that_were_written(made: Written) -> None:
+    sparse(made)
+
+
+# ---- the tensors --------------------------------------------------------------------------------------------
+
+
+@faulty("reload.nan", "variant/weights", WEIGHTS)
+def not_a_number(made: Written) -> None:
+    save_file(tensors(1) | {"layer.bias": torch.tensor([0.5, float("nan")])}, made / WEIGHTS)
+
+
+@sound("reload.nan", "variant/weights")
+def integers_with_the_bits_of_nan(made: Written) -> None:
+    save_file(tensors(1) | {"packed": torch.tensor([float("nan")]).view(torch.int32)}, made / WEIGHTS)
+
+
+@faulty("reload.infinite", "variant/weights", WEIGHTS)
+def an_overflow(made: Written) -> None:
+    save_file(tensors(1) | {"norm.weight": torch.tensor([1.0, 70000.0]).half()}, made / WEIGHTS)
+
+
+@sound("reload.infinite", "variant/weights")
+def an_attention_mask(made: Written) -> None:
+    save_file(tensors(1) | {"attn_mask": torch.triu(torch.full((4, 4), -float("inf")), 1)}, made / WEIGHTS)
+
+
+@faulty("reload.no-tensors", "variant/weights", WEIGHTS)
+def a_sound_file_without_tensors(made: Written) -> None:
+    save_file({}, made / WEIGHTS)
+
+
+@sound("reload.no-tensors", "variant/weights")
+def a_tensor_without_elements(made: Written) -> None:
+    save_file(tensors(1) | {"removed": torch.empty(0, 4)}, made / WEIGHTS)
+
+
+@faulty("reload.tensor-not-read", "control/last", LAST, verdict=OPEN, campaign=OPEN)
+def a_sparse_tensor(made: Written) -> None:
+    torch.save({"model": tensors(), "adjacency": torch.eye(3).to_sparse()}, made / LAST)
+
+
+@sound("reload.tensor-not-read", "control/last")
+def half_precision_and_integers(made: Written) -> None:
+    torch.save({"model": {"a": torch.ones(4).bfloat16(), "b": torch.arange(4), "c": torch.tensor([True])}}, made / LAST)
+
+
+@faulty("reload.wasted-storage", "control/last", LAST)
+def a_small_view_of_a_large_tensor(made: Written) -> None:
+    torch.save({"model": tensors(), "first": torch.ones(1 << 20)[:2]}, made / LAST)
+
+
+@sound("reload.wasted-storage", "control/last")
+def views_that_share_the_whole(made: Written) -> None:
+    whole = torch.ones(1 << 20)
+    torch.save({"model": tensors(), "first": whole[:1 << 19], "second": whole[1 << 19:]}, made / LAST)
+
+
+# ---- sets of files ------------------------------------------------------------------------------------------
+
+
+def shards(made: Written) -> Path:
+    """A checkpoint in two files with an index."""
+    folder = made / "runs/control/model/x"
+    where = {}
+    for number in (1, 2):
+        name = f"model-0000{number}-of-00002.safetensors"
+        part = {f"layers.{number}.{key}": value for key, value in tensors(number).items()}
+        save_file(part, folder.with_name(name))
+        where |= dict.fromkeys(part, name)
+    index = {"metadata": {"total_size": 352}, "weight_map": where}
+    folder.with_name("model.safetensors.index.json").write_text(json.dumps(index))
+    made.add("control/model", "checkpoint", "runs/control/model")
+    return folder.parent
+
+
+@faulty("reload.shard-missing", "control/model")
+def the_second_shard_stayed_behind(made: Written) -> None:
+    (shards(made) / "model-00002-of-00002.safetensors").unlink()
+
+
+@sound("reload.shard-missing", "control/model")
+def all_shards_are_there(made: Written) -> None:
+    shards(made)
+
+
+@faulty("reload.shard-index", "control/model")
+def the_index_stayed_behind(made: Written) -> None:
+    (shards(made) / "model.safetensors.index.json").unlink()
+
+
+@sound("reload.shard-index", "control/model")
+def an_index_and_a_configuration(made: Written) -> None:
+    (shards(made) / "config.json").write_text("{}\n")
+
+
+# ---- pickles ------------------------------------------------------------------------------------------------
+
+
+def stranger(module: str, name: str, **members: object) -> object:
+    """An instance of a class of a module that only the pickle knows."""
+    kind = type(name, (), {"__module__": module, **members})
+    sys.modules[module] = types.ModuleType(module)
+    setattr(sys.modules[module], name, kind)
+    return kind()
+
+
+@faulty("reload.foreign-class", "control/last", LAST)
+def an_object_of_the_project(made: Written) -> None:
+    torch.save({"model": tensors(), "config": stranger("acme_settings", "Settings")}, made / LAST)
+    del sys.modules["acme_settings"]
+
+
+@sound("reload.foreign-class", "control/last")
+def the_same_as_plain_data(made: Written) -> None:
+    torch.save({"model": tensors(), "config": {"module": "acme_settings", "name": "Settings"}}, made / LAST)
+
+
+@faulty("reload.framework-class", "control/last", LAST)
+def arguments_of_the_command_line(made: Written) -> None:
+    torch.save({"model": tensors(), "args": argparse.Namespace(lr=0.1)}, made / LAST)
+
+
+@sound("reload.framework-class", "control/last")
+def arguments_as_a_dict(made: Written) -> None:
+    torch.save({"model": tensors(), "args": vars(argparse.Namespace(lr=0.1))}, made / LAST)
+
+
+@faulty("reload.unsafe-global", "control/last", LAST)
+def a_pickle_that_runs_a_command(made: Written) -> None:
+    class Harmful:
+        def __reduce__(self) -> tuple[object, ...]:
+            return os.system, (f"touch {made.directory.parent}/harmed",)
+
+    torch.save({"model": tensors(), "config": Harmful()}, made / LAST)
+
+
+@sound("reload.unsafe-global", "control/last")
+def a_text_that_speaks_of_one(made: Written) -> None:
+    torch.save({"model": tensors(), "note": "never call os.system or subprocess.run"}, made / LAST)
+
+
+@faulty("reload.pickle-protocol", "control/last", LAST)
+def a_newer_pickle_protocol(made: Written) -> None:
+    torch.save({"model": tensors(), "ids": {1, 2, 3}}, made / LAST, pickle_protocol=5)
+
+
+@sound("reload.pickle-protocol", "control/last")
+def the_default_protocol(made: Written) -> None:
+    torch.save({"model": tensors(), "ids": [1, 2, 3]}, made / LAST)
+
+
+def nested(levels: int) -> list[object]:
+    found: list[object] = []
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
+@faulty("reload.over-limit", "control/last", LAST)
+def lists_in_lists_without_end(made: Written) -> None:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    try:
+        torch.save({"model": tensors(), "deep": nested(1500)}, made / LAST)
+    finally:
+        sys.setrecursionlimit(before)
+
+
+@sound("reload.over-limit", "control/last")
+def lists_in_lists(made: Written) -> None:
+    torch.save({"model": tensors(), "deep": nested(50)}, made / LAST)
+
+
+# ---- how deep -----------------------------------------------------------------------------------------------
+
+
+@faulty("reload.depth-not-reached", "control/last", LAST)
+def the_manifest_asks_for_a_probe(made: Written) -> None:
+    made.deliverable("control/last")["reload"] = {"depth": "probe"}
+
+
+@faulty("reload.depth-not-reached", "control/last", LAST)
+def the_plan_asks_for_the_model(made: Written) -> None:
+    made.planned("control/last")["depth"] = "model"
+
+
+@faulty("reload.depth-not-reached", "control/last", LAST, asked=Asked(max_depth=Depth.HEADER, require_depth=Depth.TENSORS))
+def more_is_asked_than_allowed(made: Written) -> None:
+    pass
+
+
+@sound("reload.depth-not-reached", "control/last", asked=Asked(max_depth=Depth.HEADER))
+def no_more_is_asked_than_allowed(made: Written) -> None:
+    pass
+
+
+@sound("reload.depth-not-reached", "control/last", asked=Asked(require_depth=Depth.TENSORS))
+def as_deep_as_asked(made: Written) -> None:
+    made.planned("control/last")["depth"] = "header"
+
+
+@faulty("reload.torch-version", "control/last", LAST, torch_version="2.9.1+cpu")
+def a_torch_with_the_fault(made: Written) -> None:
+    pass
+
+
+@sound("reload.torch-version", "control/last", torch_version="2.10.0")
+def a_torch_without_the_fault(made: Written) -> None:
+    pass
+
+
+@sound("reload.torch-version", "variant/weights", torch_version="2.9.1")
+def a_torch_with_the_fault_and_no_pickle(made: Written) -> None:
+    os.remove(made / LAST)
+    made.plan["runs"][0]["deliverables"].pop(0)
+    made.run("control")["deliverables"].pop(0)
+
+
+# ---- how the process ended ----------------------------------------------------------------------------------
+
+
+def saves_again(directory: Path) -> None:
+    """The run goes on: the checkpoint is replaced by the next one."""
+    torch.save({"model": tensors(7), "step": 11}, directory / "next.pt")
+    os.replace(directory / "next.pt", directory / LAST)
+
+
+@faulty("reload.changed", "control/last", LAST, meanwhile=saves_again)
+def saved_while_it_was_checked(made: Written) -> None:
+    pass
+
+
+@sound("reload.changed", "control/last", meanwhile=lambda directory: saves_again(directory.parent / "elsewhere"))
+def another_checkpoint_was_saved(made: Written) -> None:
+    (made.directory.parent / "elsewhere/runs/control").mkdir(parents=True)
+
+
+@faulty("reload.unreadable", "control/last", LAST, world="unprivileged", meanwhile=lambda directory: (directory / LAST).chmod(0))
+def permission_was_taken(made: Written) -> None:
+    pass
+
+
+@sound("reload.unreadable", "control/last", world="unprivileged", meanwhile=lambda directory: (directory / LAST).chmod(0o400))
+def permission_to_write_was_taken(made: Written) -> None:
+    pass
+
+
+def toy(made: Written, word: str, name: str = "control/toy") -> None:
+    """One more deliverable, in a format whose reader does what the file says (see `apart`)."""
+    (made / TOY).write_text(f"TOY {word}")
+    made.add(name, "checkpoint", TOY)
+
+
+def with_a_toy(rule: str, word: str) -> None:
+    """The toy that ends in one way must be found fault with; the toy that reads to its end must not."""
+
+    def ends(made: Written) -> None:
+        toy(made, word)
+
+    def reads_to_the_end(made: Written) -> None:
+        toy(made, "fine")
+
+    faulty(rule, "control/toy", TOY, world="toys")(ends)
+    sound(rule, "control/toy", world="toys")(reads_to_the_end)
+
+
+with_a_toy("reload.executable-format", "executable")
+with_a_toy("reload.failed", "raise")
+with_a_toy("reload.crashed", "crash")
+with_a_toy("reload.no-answer", "exit")
+with_a_toy("reload.time-limit", "hang")
+with_a_toy("reload.memory-limit", "hog")
+
+
+@faulty("check.raised", "control/raising", world="toys", path=None)
+def a_check_that_raises(made: Written) -> None:
+    toy(made, "fine", "control/raising")
+
+
+@sound("check.raised", "control/quiet", world="toys")
+def a_check_that_does_not(made: Written) -> None:
+    toy(made, "fine", "control/quiet")
+
+
+@faulty("reload.killed", "control/last", LAST, world="killer")
+def killed_from_outside(made: Written) -> None:
+    torch.save({"weight": torch.ones(16 << 20)}, made / LAST)
+
+
+@sound("reload.killed", "control/last")
+def left_alone(made: Written) -> None:
+    torch.save({"weight": torch.ones(1 << 20)}, made / LAST)
+
+
+@faulty("reload.no-process", "control/last", LAST, world="without torch")
+def a_library_is_broken(made: Written) -> None:
+    pass
+
+
+@sound("reload.no-process", "control/last")
+def all_libraries_are_there(made: Written) -> None:
+    pass
