@@ -9,7 +9,7 @@ from typing import Any
 
 from . import paths
 from .formats.base import Depth, Unit
-from .inventory import FILE, Entry, Inventory
+from .inventory import FILE, FOLDER, LINK, Entry, Inventory
 
 ESSENTIAL = "essential"
 WEIGHTS = frozenset({"checkpoint", "adapter"})  # kinds that are reloaded whatever lies at their path
@@ -50,6 +50,11 @@ class Deliverable:
     depth: Depth | None = None
     files: Sequence[DeclaredFile] = ()
     place: Place | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the path may be followed; one that breaks the grammar ends in NUL, so that it leads nowhere."""
+        return "\0" not in self.path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,14 +235,26 @@ class Campaign:
 
     @functools.cached_property
     def _units(self) -> Mapping[str, list[Unit]]:
-        """The recognised checkpoints by the path of the innermost deliverable around them."""
+        """The recognised checkpoints by the path of the innermost deliverable around them.
+
+        A deliverable with a link to a folder elsewhere in the campaign has the checkpoints of that folder too.
+        """
         units: dict[str, list[Unit]] = {}
         for unit in self.units:
-            path = unit.path
-            while path not in self._owners and path:
-                path = path.rpartition("/")[0]
-            units.setdefault(path, []).append(unit)
-        return units
+            units.setdefault(self._owner(unit.path), []).append(unit)
+        links = [entry for entry in self.inventory.entries if entry.kind == LINK]
+        reached = {(self._owner(link.path), to.path) for link in links
+                   if (to := self.inventory.resolve(link.path)) is not None and to.kind == FOLDER}
+        for owner, folder in sorted(reached):
+            if not paths.inside(folder, owner) and not paths.inside(owner, folder):
+                units.setdefault(owner, []).extend(unit for unit in self.units if paths.inside(unit.path, folder))
+        return {path: list(dict.fromkeys(own)) for path, own in units.items()}
+
+    def _owner(self, path: str) -> str:
+        """Where the innermost deliverable around a path lies; the directory itself when there is none."""
+        while path not in self._owners and path:
+            path = path.rpartition("/")[0]
+        return path
 
     def units_of(self, deliverable: Deliverable) -> Sequence[Unit]:
         """The recognised checkpoints of a deliverable, nested deliverables excluded."""
@@ -250,11 +267,12 @@ class Campaign:
         if target is None:
             return {}
         found = {seen: entry for seen, entry in self.inventory.files(target) if self.owns(deliverable, seen)}
+        present = set(found.values())
         for unit in self.units_of(deliverable):
             for path in unit.files:
                 entry = self.inventory.resolve(path)
-                if entry is not None and entry.kind == FILE:
-                    found.setdefault(path, entry)
+                if entry is not None and entry.kind == FILE and entry not in present:
+                    found[path] = entry
         return found
 
     def aborted(self, run: str | None) -> bool:

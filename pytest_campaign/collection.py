@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import pluggy
 import pytest
 
 from .campaign import Campaign
@@ -144,6 +145,21 @@ def _lines(result: Result) -> Iterator[str]:
             yield f"    remedy: {shown(finding.remedy)}"
 
 
+class Hooks:
+    """The hooks as an item of a campaign sees them: without each ``conftest.py`` that does not lie above the campaign.
+
+    pytest's own choice for a path knows only the folders that pytest walked through, and it never walks to a campaign.
+    """
+
+    def __init__(self, manager: pytest.PytestPluginManager, directory: Path) -> None:
+        self._manager = manager
+        files = {plugin: Path(getattr(plugin, "__file__", None) or "") for plugin in manager.get_plugins()}
+        self._foreign = {plugin for plugin, file in files.items() if file.name == "conftest.py" and file.parent not in directory.parents}
+
+    def __getattr__(self, name: str) -> pluggy.HookCaller:
+        return self._manager.subset_hook_caller(name, self._foreign)
+
+
 class CheckItem(pytest.Item):
     """One check of one subject."""
 
@@ -162,6 +178,11 @@ class CheckItem(pytest.Item):
             if reason is not None:
                 self.add_marker(pytest.mark.skip(reason=f"{shown(pair.deliverable)}: {reason}"))
         self.user_properties.append(("campaign", shown(campaign.name)))
+
+    @property
+    def ihook(self) -> Any:
+        """The hooks that are called for this item."""
+        return Hooks(self.config.pluginmanager, self.directory)
 
     def runtest(self) -> None:
         """Ask the question; raises `CheckFailed` unless the answer is good."""

@@ -31,7 +31,7 @@ def recognise(inventory: Inventory) -> tuple[Sequence[Unit], dict[str, str]]:
             else:
                 candidates[candidate.name] = candidate
         units += _units(Folder(folder, candidates))
-    return sorted(units, key=lambda unit: unit.path), unread
+    return tuple(sorted(units, key=lambda unit: unit.path)), unread
 
 
 def _candidate(inventory: Inventory, path: str, entry: Entry) -> Candidate:

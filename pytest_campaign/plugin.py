@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -17,27 +18,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("campaign", "training campaigns")
     group.addoption("--campaign-dir", action="append", default=[], metavar="DIR", dest="campaign_dir",
                     help="Check this campaign directory (repeatable).")
-    group.addoption("--campaign-plan", metavar="FILE", dest="campaign_plan", help="The reviewer's own copy of the plan; it decides what is expected.")
-    group.addoption("--campaign-max-depth", metavar="DEPTH", dest="campaign_max_depth", help="Reload no deeper: header, tensors, model or probe.")
+    group.addoption("--campaign-plan", metavar="FILE", dest="campaign_plan",
+                    help="The reviewer's own copy of the plan; it decides what is expected.")
+    group.addoption("--campaign-max-depth", metavar="DEPTH", dest="campaign_max_depth",
+                    help="Reload no deeper: header, tensors, model or probe.")
     group.addoption("--campaign-require-depth", metavar="DEPTH", dest="campaign_require_depth",
                     help="What is reloaded less deep stays unverified.")
     group.addoption("--campaign-report", action="append", default=[], metavar="FILE", dest="campaign_report",
                     help="Write a report; the suffix decides its form: .json (repeatable).")
     group.addoption("--campaign-draft", action="store_true", dest="campaign_draft",
                     help="Write manifest.json from what lies in the directory, and stop; never overwrites.")
-    group.addoption("--campaign-timeout", metavar="SECONDS", dest="campaign_timeout", help="Limit of a reload without progress (default: 120).")
+    group.addoption("--campaign-timeout", metavar="SECONDS", dest="campaign_timeout",
+                    help="Limit of a reload without progress (default: 120).")
     group.addoption("--campaign-memory", metavar="SIZE", dest="campaign_memory",
                     help="Memory limit of a reload, for instance 8GiB (default: half of what is available).")
-    group.addoption("--campaign-jobs", metavar="N", dest="campaign_jobs", help="Reader threads of a reload (default: one for each core).")
-    for name, text in (
-        ("plan", "The reviewer's own copy of the plan, relative to the ini file."),
-        ("max_depth", "As --campaign-max-depth."),
-        ("require_depth", "As --campaign-require-depth."),
-        ("timeout", "As --campaign-timeout."),
-        ("memory", "As --campaign-memory."),
-        ("jobs", "As --campaign-jobs."),
-    ):
-        parser.addini(f"campaign_{name}", text, type="string", default="")
+    group.addoption("--campaign-jobs", metavar="N", dest="campaign_jobs",
+                    help="Reader threads of a reload (default: one for each core).")
+    settings: tuple[tuple[str, Literal["string", "float", "int"], str], ...] = (
+        ("plan", "string", "The reviewer's own copy of the plan, relative to the ini file."),
+        ("max_depth", "string", "As --campaign-max-depth."),
+        ("require_depth", "string", "As --campaign-require-depth."),
+        ("timeout", "float", "As --campaign-timeout."),
+        ("memory", "string", "As --campaign-memory."),
+        ("jobs", "int", "As --campaign-jobs."),
+    )
+    for name, kind, text in settings:
+        parser.addini(f"campaign_{name}", text, type=kind, default=None)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:

@@ -63,7 +63,7 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class DeliverableRecord:
-    """One deliverable with its verdict. ``path`` is None when it was only planned."""
+    """One deliverable with its verdict. ``path`` is None when it was only planned, or has none that can be followed."""
 
     id: str
     kind: str | None
@@ -179,7 +179,8 @@ def _deliverable(campaign: Campaign, deliverable: Deliverable, needed: Sequence[
     learned = next((result for result in own.values() if result.format is not None), None)
     digests = {file.path: file for result in own.values() for file in result.files}
     return DeliverableRecord(
-        id=deliverable.id, kind=deliverable.kind, path=deliverable.path, format=learned.format if learned else deliverable.format,
+        id=deliverable.id, kind=deliverable.kind, path=deliverable.path if deliverable.usable else None,
+        format=learned.format if learned else deliverable.format,
         purpose=deliverable.purpose, priority=priority, run=deliverable.run, verdict=verdict,
         gated=verdict is not Verdict.MISSING or priority == ESSENTIAL,
         depth=learned.depth if learned else None, bytes_read=sum(result.bytes_read for result in own.values()),

@@ -77,7 +77,8 @@ def read(config: pytest.Config, workers: int) -> Settings:
     )
 
 
-def _setting(config: pytest.Config, name: str, parse: Callable[[str], T], parse_ini: Callable[[str], T] | None = None) -> T | None:
+def _setting(config: pytest.Config, name: str, parse: Callable[[str], T],
+             parse_ini: Callable[[str], T] | None = None) -> T | None:
     """The value of one option, else of its ini key; None where neither is given."""
     option = getattr(config.option, f"campaign_{name}")
     source = f"--campaign-{name.replace('_', '-')}"
@@ -85,7 +86,7 @@ def _setting(config: pytest.Config, name: str, parse: Callable[[str], T], parse_
         if option is not None:
             return parse(option)
         source = f"campaign_{name} in {config.inipath}"
-        text = config.getini(f"campaign_{name}")
-        return (parse_ini or parse)(text) if text else None
+        value = config.getini(f"campaign_{name}")
+        return (parse_ini or parse)(str(value)) if value not in (None, "") else None
     except (ValueError, TypeError) as error:  # TypeError: a TOML value of another type than text
         raise pytest.UsageError(f"{source}: {error}") from None

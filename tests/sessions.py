@@ -84,7 +84,7 @@ def papers(folder: Path) -> Path:
                    "runs/variant/notes.md": "Steep.\n", "analysis.md": "The variant wins.\n"})
     manifest(folder, entry("analysis", "analysis.md", "analysis"), runs={
         "control": [entry("figures", "runs/control/figures"), entry("notes", "runs/control/figures/notes.md")],
-        "variant": [entry("notes", "runs/variant/notes.md"), entry("again", "runs/variant/notes.md")]})
+        "variant": [entry("notes", "runs/variant/notes.md", "analysis"), entry("again", "runs/variant/notes.md", "analysis")]})
     return folder
 
 

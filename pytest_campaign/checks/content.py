@@ -132,6 +132,10 @@ def _absent(campaign: Campaign, deliverable: Deliverable) -> Finding:
     remedy = f"the save was not finished ({near}); repeat it or take the checkpoint before" if near else \
         "copy it while the machine is still there, or correct the path"
     level = Level.ERROR if campaign.priority(deliverable) == ESSENTIAL else Level.NOTE
+    if not deliverable.usable and deliverable.place is not None:
+        return MISSING.finding(
+            "the manifest gives it a path that leads nowhere", level=level, path=deliverable.place.file,
+            pointer=f"{deliverable.place.pointer}/path", remedy="write a path relative to the campaign directory")
     return MISSING.finding(f"the manifest lists it and it is not there{why}", level=level, path=deliverable.path, remedy=remedy,
                            observed="nothing", expected=f"{deliverable.id} ({deliverable.kind})")
 

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Protocol
 
 
 class Depth(enum.IntEnum):
-    """How far a reload went; see the table in ``docs/depths.md``."""
+    """How far a reload went; see the table in ``docs/options.md``."""
 
     HEADER = 1
     TENSORS = 2

@@ -49,8 +49,6 @@ class Tensor:
     @property
     def elements(self) -> int:
         """The number of elements; at most 2**64, where the shape says more."""
-        if 0 in self.shape:
-            return 0
         product = 1
         for size in self.shape:
             product = min(product * size, _LARGEST_SIZE)

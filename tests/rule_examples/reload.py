@@ -10,6 +10,7 @@ import sys
 import types
 import zipfile
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -191,6 +192,24 @@ def not_a_number(made: Written) -> None:
     save_file(tensors(1) | {"layer.bias": torch.tensor([0.5, float("nan")])}, made / WEIGHTS)
 
 
+def behind_a_link(made: Written, bias: float) -> None:
+    """A folder whose weights lie behind a link to another folder."""
+    save_file({"layer.bias": torch.tensor([bias])}, made / "shared/model.safetensors")
+    (made / "runs/control/model/config.json").write_text('{"hidden_size": 1}')
+    (made / "runs/control/model/weights").symlink_to("../../../shared")
+    made.add("control/model", "checkpoint", "runs/control/model")
+
+
+@faulty("reload.nan", "control/model", "shared/model.safetensors")
+def not_a_number_behind_a_link_to_a_folder(made: Written) -> None:
+    behind_a_link(made, float("nan"))
+
+
+@sound("reload.nan", "control/model")
+def a_number_behind_a_link_to_a_folder(made: Written) -> None:
+    behind_a_link(made, 0.5)
+
+
 @sound("reload.nan", "variant/weights")
 def integers_with_the_bits_of_nan(made: Written) -> None:
     save_file(tensors(1) | {"packed": torch.tensor([float("nan")]).view(torch.int32)}, made / WEIGHTS)
@@ -240,19 +259,18 @@ def views_that_share_the_whole(made: Written) -> None:
 # ---- sets of files ------------------------------------------------------------------------------------------
 
 
-def shards(made: Written) -> Path:
-    """A checkpoint in two files with an index."""
-    folder = made / "runs/control/model/x"
+def shards(made: Written, save: Callable[..., None] = save_file, name: str = "model", suffix: str = "safetensors") -> Path:
+    """A checkpoint in two files with an index; their folder."""
     where = {}
     for number in (1, 2):
-        name = f"model-0000{number}-of-00002.safetensors"
+        file = f"{name}-0000{number}-of-00002.{suffix}"
         part = {f"layers.{number}.{key}": value for key, value in tensors(number).items()}
-        save_file(part, folder.with_name(name))
-        where |= dict.fromkeys(part, name)
+        save(part, made / f"runs/control/model/{file}")
+        where |= dict.fromkeys(part, file)
     index = {"metadata": {"total_size": 352}, "weight_map": where}
-    folder.with_name("model.safetensors.index.json").write_text(json.dumps(index))
+    (made / f"runs/control/model/{name}.{suffix}.index.json").write_text(json.dumps(index))
     made.add("control/model", "checkpoint", "runs/control/model")
-    return folder.parent
+    return made / "runs/control/model"
 
 
 @faulty("reload.shard-missing", "control/model")
@@ -386,6 +404,11 @@ def a_torch_with_the_fault(made: Written) -> None:
     pass
 
 
+@faulty("reload.torch-version", "control/model", "runs/control/model/pytorch_model.bin.index.json", torch_version="2.9.1")
+def a_torch_with_the_fault_and_shards_of_pickles(made: Written) -> None:
+    shards(made, torch.save, "pytorch_model", "bin")
+
+
 @sound("reload.torch-version", "control/last", torch_version="2.10.0")
 def a_torch_without_the_fault(made: Written) -> None:
     pass
@@ -393,6 +416,7 @@ def a_torch_without_the_fault(made: Written) -> None:
 
 @sound("reload.torch-version", "variant/weights", torch_version="2.9.1")
 def a_torch_with_the_fault_and_no_pickle(made: Written) -> None:
+    shards(made)
     os.remove(made / LAST)
     made.plan["runs"][0]["deliverables"].pop(0)
     made.run("control")["deliverables"].pop(0)

@@ -110,7 +110,7 @@ def _nothing_recognised(campaign: Campaign, deliverable: Deliverable, evidence: 
             f"{', '.join(maybe[:3])}: no format that is known here", path=maybe[0], expected=", ".join(formats()),
             remedy="save the weights as safetensors or with torch.save")
     return rules.NO_WEIGHTS.finding(
-        f"a {deliverable.kind} without weights: " + (f"only {', '.join(list(files)[:5])}" if files else "no file"),
+        f"no weights in the {deliverable.kind}: " + (f"only {', '.join(list(files)[:5])}" if files else "no file"),
         path=deliverable.path, observed=f"{len(files)} files, none of them weights", expected="weights",
         remedy="copy or save the weights, or give it another kind")
 
