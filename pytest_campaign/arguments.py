@@ -18,9 +18,8 @@ from types import ModuleType
 
 import pytest
 
-from .plugin import is_inside, without_inside
+from .search_path import is_inside, without_inside
 from .text import shown, shown_id
-
 
 # pytest takes no argument with `[` or `::` in its path, and drops arguments that lie below another one. So the campaigns
 # are collected through an argument of their own: a directory that exists everywhere and holds nobody's tests.
@@ -139,7 +138,8 @@ def _refuse(config: pytest.Config, folders: list[Path]) -> None:
             f"pytest took its configuration from {inipath}, a file inside the campaign directory. Code that is named there may "
             f"already have run. Use the safe form: pytest-campaign check {folders[0]}")
     if is_inside(Path(sys.prefix), folders):
-        raise pytest.UsageError(f"--campaign-dir holds the running Python environment ({sys.prefix}); name the output directory only")
+        raise pytest.UsageError(f"--campaign-dir holds the running Python environment ({sys.prefix}); "
+                                "name the output directory only")
     namespace = config.known_args_namespace
     written = {"--basetemp": namespace.basetemp, "--junitxml": getattr(namespace, "xmlpath", None)}
     if config.pluginmanager.has_plugin("cacheprovider") and not is_inside(config.rootpath, folders):  # else the cache is off
@@ -159,8 +159,8 @@ def _named(config: pytest.Config, argument: str, directories: Sequence[Path]) ->
     for text, check in forms:
         # A pasted node id is relative to the root directory, an argument to the working directory.
         given = [absolute(base, text) for base in (config.invocation_params.dir, config.rootpath)]
-        for path in [as_in_ids(form) for path in given for form in (path, path.resolve())]:
-            meanings += [(directory / path.relative_to(top), check) for top, directory in tops.items() if path.is_relative_to(top)]
+        for at in [as_in_ids(form) for path in given for form in (path, path.resolve())]:
+            meanings += [(directory / at.relative_to(top), check) for top, directory in tops.items() if at.is_relative_to(top)]
     return Named(argument, tuple(dict.fromkeys(meanings))) if meanings else None
 
 

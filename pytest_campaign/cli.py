@@ -35,23 +35,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return draft(rest)
     if command == "rules":
         return rules(rest)
-    return _refuse(f"{command!r} is no command" + (f"; did you mean: pytest-campaign check {command}" if os.path.isdir(command) else ""))
+    meant = f"; did you mean: pytest-campaign check {command}" if os.path.isdir(command) else ""
+    return _refuse(f"{command!r} is no command{meant}")
 
 
 def check(words: Sequence[str]) -> int:
-    """Check the directories among ``words``; the other words go to pytest as they are."""
-    directories = [os.path.abspath(word) for word in words if not word.startswith("-") and os.path.isdir(word)]
+    """Check the directories among ``words``; the other words, directories inside those included, go to pytest as they are."""
+    found = {word: os.path.abspath(word) for word in words if not word.startswith("-") and os.path.isdir(word)}
+    directories = {word: path for word, path in found.items()
+                   if not any(os.path.commonpath([path, other]) == other != path for other in found.values())}
     if not directories:
         missing = next((word for word in words if not word.startswith("-") and "::" not in word), None)
         return _refuse(f"{missing} is not a directory" if missing else "check needs a directory")
-    _leave(directories)
+    _leave(list(directories.values()))
     import pytest
 
-    root = os.path.commonpath([os.path.dirname(directory) for directory in directories])
+    root = os.path.commonpath([os.path.dirname(path) for path in directories.values()])
     return int(pytest.main([
         f"--config-file={Path(__file__).with_name('isolated.ini')}", f"--rootdir={root}", f"--confcutdir={root}", "--noconftest",
-        "-pno:cacheprovider", "-pcampaign", *(f"--campaign-dir={directory}" for directory in directories),
-        *(word for word in words if word.startswith("-") or not os.path.isdir(word))]))
+        "-pno:cacheprovider", "-pcampaign", *(f"--campaign-dir={path}" for path in directories.values()),
+        *(word for word in words if word not in directories)]))
 
 
 def draft(words: Sequence[str]) -> int:
@@ -93,7 +96,7 @@ def rules(words: Sequence[str]) -> int:
 
 def _leave(directories: Sequence[str]) -> None:
     """Take everything that lies in the directories, or is relative, off the module path; also for workers of pytest-xdist."""
-    from .plugin import without_inside
+    from .search_path import without_inside
 
     folders = [Path(directory) for directory in directories]
     sys.path[:] = without_inside(sys.path, folders)

@@ -105,8 +105,8 @@ class Folder(pytest.Collector):
 
     def __init__(self, *, tree: Tree, at: str, owner: Session, **kwargs: Any) -> None:
         path = tree.directory / at if at else tree.directory
-        super().__init__(name=shown_id(path.name), path=path, nodeid=node_id(tree.directory, at, kwargs["parent"].config.rootpath),
-                         **kwargs)
+        nodeid = node_id(tree.directory, at, kwargs["parent"].config.rootpath)
+        super().__init__(name=shown_id(path.name), path=path, nodeid=nodeid, **kwargs)
         self._tree, self._at, self._owner = tree, at, owner
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
@@ -154,7 +154,8 @@ class Hooks:
     def __init__(self, manager: pytest.PytestPluginManager, directory: Path) -> None:
         self._manager = manager
         files = {plugin: Path(getattr(plugin, "__file__", None) or "") for plugin in manager.get_plugins()}
-        self._foreign = {plugin for plugin, file in files.items() if file.name == "conftest.py" and file.parent not in directory.parents}
+        self._foreign = {plugin for plugin, file in files.items()
+                         if file.name == "conftest.py" and file.parent not in directory.parents}
 
     def __getattr__(self, name: str) -> pluggy.HookCaller:
         return self._manager.subset_hook_caller(name, self._foreign)
@@ -219,7 +220,8 @@ class CheckItem(pytest.Item):
             return self.result.to_text()
         skipped = report.outcome == "skipped"
         reason = report.longrepr[2] if skipped and isinstance(report.longrepr, tuple) else str(report.longrepr)[:500]
-        return Result(self.pair, Outcome.SKIPPED if skipped else Outcome.UNVERIFIED, reason=reason.removeprefix("Skipped: ")).to_text()
+        outcome = Outcome.SKIPPED if skipped else Outcome.UNVERIFIED
+        return Result(self.pair, outcome, reason=reason.removeprefix("Skipped: ")).to_text()
 
 
 def in_order(items: list[pytest.Item], order: Mapping[tuple[Path, Pair], int]) -> Iterable[pytest.Item]:

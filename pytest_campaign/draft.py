@@ -99,7 +99,7 @@ def _deliverables(taken: Snapshot) -> Iterator[tuple[str, str]]:
     for folder in folders:
         yield folder, "adapter" if _has(inventory, folder, "adapter_config.json") else "checkpoint"
     for unit in taken.units:
-        if not any(paths.inside(unit.path, folder) for folder in folders):
+        if not any(paths.inside(unit.path, folder) for folder in folders) and paths.fault(unit.path) is None:
             yield unit.path, "checkpoint"
     for entry in inventory.entries:
         inside_a_model = any(paths.inside(entry.path, folder) for folder in folders)
@@ -110,7 +110,7 @@ def _deliverables(taken: Snapshot) -> Iterator[tuple[str, str]]:
 
 def _model_folders(taken: Snapshot) -> Sequence[str]:
     """Folders that hold weights beside the configuration of a model: outermost ones only, never the top."""
-    candidates = sorted({posixpath.dirname(unit.path) for unit in taken.units} - {""})
+    candidates = sorted(folder for folder in {posixpath.dirname(unit.path) for unit in taken.units} if paths.fault(folder) is None)
     found: list[str] = []
     for folder in candidates:
         if any(_has(taken.inventory, folder, name) for name in _MODEL_FILES) and not any(paths.inside(folder, outer) for outer in found):
@@ -140,8 +140,8 @@ def _slug(text: str) -> str:
 def _unique(name: str, entries: Sequence[Mapping[str, Any]]) -> str:
     """An id that no other entry has: without the suffix of the file name where that is enough."""
     taken = {entry["id"].casefold() for entry in entries}
-    stem = name.rpartition(".")[0] or name
-    choices = [_slug(stem), _slug(name), *(f"{_slug(name)}-{number}" for number in range(2, len(entries) + 3))]
+    stem, whole = _slug(name.rpartition(".")[0]), _slug(name) or "output"
+    choices = [stem, whole, *(f"{whole}-{number}" for number in range(2, len(entries) + 3))]
     return next(choice for choice in choices if choice and choice.casefold() not in taken)
 
 

@@ -25,11 +25,11 @@ from .checks import Pair
 from .collection import Campaigns, CheckItem, Place, Tree, in_order, node_id, places
 from .evidence import Files
 from .findings import Level, Outcome, outcome
-from .plugin import is_inside
 from .progress import ProgressLine
 from .record import CampaignRecord, Record, Result, campaign_record
 from .reload.client import Reloader
 from .reporting import terminal
+from .search_path import is_inside
 from .snapshot import Snapshot
 from .text import number, shown
 
@@ -224,14 +224,15 @@ class Session:
 
     def _record(self, *, complete: bool, campaigns: bool = True) -> Record:
         isolation = self._reloader.isolation
+        started = datetime.datetime.fromtimestamp(self._started, datetime.UTC)
         versions = {name: metadata.version(name) for name in ("pytest", "torch", "safetensors")}
         return Record(
             complete=complete,
             tool={"version": __version__,
                   "rules": [{"code": r.code, "level": r.level.value, "title": r.title} for r in checks.all_rules().values()]},
-            environment={"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}", **versions},
+            environment={"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"} | versions,
             isolation={"level": isolation.level, "layers": list(isolation.layers), "missing": list(isolation.missing)},
-            started=datetime.datetime.fromtimestamp(self._started, datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            started=started.isoformat(timespec="seconds").replace("+00:00", "Z"),
             seconds=round(time.time() - self._started, 3),
             campaigns=self._campaigns() if campaigns else [],
         )
@@ -274,7 +275,8 @@ def run_check(campaign: Campaign, pair: Pair, evidence: Files) -> Result:
         else:
             findings = list(checks.deliverable_checks()[pair.check].run(campaign, campaign.by_id[pair.deliverable], evidence))
     except Exception as error:
-        findings = [checks.RAISED.finding(f"{type(error).__name__}: {error}", remedy="report this; the other checks are not affected")]
+        findings = [checks.RAISED.finding(f"{type(error).__name__}: {error}",
+                                          remedy="report this; the other checks are not affected")]
     deliverable = campaign.by_id.get(pair.deliverable or "")
     if deliverable is not None and campaign.aborted(deliverable.run):
         findings = [dataclasses.replace(finding, level=Level.NOTE, unanswered=False) for finding in findings]

@@ -85,8 +85,8 @@ def _setting(config: pytest.Config, name: str, parse: Callable[[str], T],
     try:
         if option is not None:
             return parse(option)
-        source = f"campaign_{name} in {config.inipath}"
+        source = f"the setting campaign_{name}"
         value = config.getini(f"campaign_{name}")
         return (parse_ini or parse)(str(value)) if value not in (None, "") else None
-    except (ValueError, TypeError) as error:  # TypeError: a TOML value of another type than text
+    except (ValueError, TypeError, pytest.UsageError) as error:  # the last two: a TOML value of another type
         raise pytest.UsageError(f"{source}: {error}") from None

@@ -39,7 +39,8 @@ class Ended:
 
 def environment(**more: str) -> dict[str, str]:
     """This process's environment without what pytest put there or takes from there."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CI"))} | {"COLUMNS": "160"} | more
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_") and name != "CI"}
+    return own | {"COLUMNS": "160"} | more
 
 
 def run(command: Sequence[str | Path], cwd: Path, **more: str) -> Ended:

@@ -1,6 +1,7 @@
 """What is collected, how much of it runs, and what the exit status says."""
 
 import json
+import textwrap
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -45,10 +46,12 @@ def test_several_directories(tmp_path: Path) -> None:
     papers(tmp_path / "one")
     papers(tmp_path / "two")
     (tmp_path / "link").symlink_to("one")
-    session = pytest_session(tmp_path, "--campaign-dir=one", "--campaign-dir", "two", "--campaign-dir=./one/", "--campaign-dir=link")
+    more = ["--campaign-dir=./one/", "--campaign-dir=link"]  # the same again
+    session = pytest_session(tmp_path, "--campaign-dir=one", "--campaign-dir", "two", *more)
     assert session.status == 0
     assert session.out.count("campaign small: ACCEPTED") == 2
-    chosen = pytest_session(tmp_path, "--campaign-dir=one", "--campaign-dir=two", "two::manifest", "link/analysis.md", "--co", "-q").ids
+    words = ["two::manifest", "link/analysis.md"]
+    chosen = pytest_session(tmp_path, "--campaign-dir=one", "--campaign-dir=two", *words, "--co", "-q").ids
     assert "two::manifest" in chosen
     assert {id.partition("::")[0] for id in chosen} == {"two", "one/analysis.md"}
     nested = pytest_session(tmp_path, "--campaign-dir=one", "--campaign-dir=one/runs")
@@ -57,14 +60,14 @@ def test_several_directories(tmp_path: Path) -> None:
 
 
 def test_nothing_happens_without_the_option(tmp_path: Path) -> None:
-    write(tmp_path, {"test_own.py": """
+    write(tmp_path, {"test_own.py": textwrap.dedent("""
         import sys
         def test_nothing_is_imported():
             ours = {name for name in sys.modules if name.startswith("pytest_campaign")}
             assert ours <= {"pytest_campaign", "pytest_campaign.plugin", "pytest_campaign.hookspecs"}
             assert "pytest_campaign.plugin" in ours
             assert not {"torch", "jsonschema", "yaml", "safetensors"} & sys.modules.keys()
-        """.replace("\n        ", "\n")})
+        """)})
     session = pytest_session(tmp_path, "-W", "error")
     assert session.status == 0, session.out
     assert "campaign small" not in session.out
@@ -78,7 +81,8 @@ def test_code_in_the_directory_is_not_run_and_nothing_is_written(tmp_path: Path)
     canary = tmp_path / "canary"
     trap = TRAP.format(canary=str(canary))
     folder = papers(tmp_path / "test_out")
-    write(folder, {name: trap for name in ("conftest.py", "test_it.py", "setup.py", "__init__.py", "runs/conftest.py", "runs/control/test_x.py")})
+    names = ("conftest.py", "test_it.py", "setup.py", "__init__.py", "runs/conftest.py", "runs/control/test_x.py")
+    write(folder, dict.fromkeys(names, trap))
     (tmp_path / "testalias").symlink_to("test_out")
     before = listing(folder)
     for cwd, words in (
@@ -138,7 +142,8 @@ def test_places_of_failures(rejected: Path) -> None:
     session = pytest_session(rejected, "--campaign-dir=out", "--junitxml=junit.xml", "--durations=3", "-p", "no:cacheprovider")
     summary = [line for line in session.out.splitlines() if line.startswith("FAILED")]
     assert len(summary) == 2
-    assert all("out/runs/variant/notes.md::content" in line and "content.empty: runs/variant/notes.md" in line for line in summary)
+    assert all("out/runs/variant/notes.md::content" in line for line in summary)
+    assert all("content.empty: runs/variant/notes.md" in line for line in summary)
     cases = ET.parse(rejected / "junit.xml").getroot().iter("testcase")
     failures = [case for case in cases if case.find("failure") is not None]
     assert len(failures) == 2
@@ -150,7 +155,8 @@ def test_places_of_failures(rejected: Path) -> None:
 
 
 def test_how_much_is_said(rejected: Path) -> None:
-    said = {words: pytest_session(rejected, "--campaign-dir=out", *words.split()) for words in ("-q", "-qq", "-v", "-p no:terminal", "--no-summary")}
+    said = {words: pytest_session(rejected, "--campaign-dir=out", *words.split())
+            for words in ("-q", "-qq", "-v", "-p no:terminal", "--no-summary")}
     assert {words: session.status for words, session in said.items()} == dict.fromkeys(said, 1)
     assert "REJECTED" in said["-q"].last
     assert "control/figures" in said["-v"].out
@@ -163,25 +169,61 @@ def test_how_much_is_said(rejected: Path) -> None:
 
 
 CONFTESTS = {
-    "skips": "def pytest_collection_modifyitems(items):\n for item in items: item.add_marker('skip')\n",
-    "expects failures": "import pytest\ndef pytest_collection_modifyitems(items):\n for item in items: item.add_marker(pytest.mark.xfail(run=False))\n",
-    "passes all": "import pytest\n@pytest.hookimpl(wrapper=True)\ndef pytest_runtest_makereport():\n report = yield\n"
-                  " report.outcome = 'passed'\n report.longrepr = None\n return report\n",
-    "loses results": "import pytest\n@pytest.hookimpl(wrapper=True, tryfirst=True)\ndef pytest_runtest_makereport():\n report = yield\n"
-                     " vars(report).pop('campaign_result', None)\n return report\n",
-    "empties": "def pytest_runtest_protocol(item): return True\n",
+    "skips": """
+        def pytest_collection_modifyitems(items):
+            for item in items:
+                item.add_marker("skip")
+        """,
+    "expects failures": """
+        import pytest
+        def pytest_collection_modifyitems(items):
+            for item in items:
+                item.add_marker(pytest.mark.xfail(run=False))
+        """,
+    "passes all": """
+        import pytest
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtest_makereport():
+            report = yield
+            report.outcome, report.longrepr = "passed", None
+            return report
+        """,
+    "loses results": """
+        import pytest
+        @pytest.hookimpl(wrapper=True, tryfirst=True)
+        def pytest_runtest_makereport():
+            report = yield
+            vars(report).pop("campaign_result", None)
+            return report
+        """,
+    "runs nothing": """
+        def pytest_runtest_protocol(item):
+            return True
+        """,
 }
 
 
 @pytest.mark.parametrize("conftest", CONFTESTS)
 def test_a_conftest_cannot_accept(tmp_path: Path, conftest: str) -> None:
     (papers if conftest != "passes all" else broken)(tmp_path / "out")
-    write(tmp_path, {"conftest.py": CONFTESTS[conftest]})
+    write(tmp_path, {"conftest.py": textwrap.dedent(CONFTESTS[conftest])})
     session = pytest_session(tmp_path, "--campaign-dir=out", "--campaign-report=report.json")
     assert session.status == 1, session
     assert ": ACCEPTED" not in session.out
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["campaigns"][0]["verdict"] in ("unverified", "rejected")
+
+
+def test_each_conftest_above_the_campaign_takes_part(tmp_path: Path) -> None:
+    """Also in a session that is started for other tests; those of the other tests do not."""
+    papers(tmp_path / "out")
+    hook = "def pytest_runtest_call(item):\n    print('{} saw', item.nodeid)\n"
+    write(tmp_path, {"conftest.py": hook.format("root"), "tests/conftest.py": hook.format("neighbour"),
+                     "tests/test_own.py": "def test_own(): pass\n"})
+    session = pytest_session(tmp_path, "tests", "--campaign-dir=out", "-s")
+    assert "root saw out::manifest" in session.out
+    assert "neighbour saw tests/test_own.py::test_own" in session.out
+    assert "neighbour saw out" not in session.out
 
 
 def test_a_plan_of_the_session_accepts_nothing(tmp_path: Path) -> None:

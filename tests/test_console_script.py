@@ -11,8 +11,9 @@ from sessions import listing, papers, pytest_session, script, write
 
 from pytest_campaign.schema_files import validator
 
-HOSTILE = ("conftest.py", "setup.py", "test_it.py", "torch.py", "safetensors.py", "sitecustomize.py", "usercustomize.py", "pytest.py", "xdist.py",
-           "execnet.py", "setproctitle.py", "evil.py", "json.py", "pytest_campaign/__init__.py", "runs/conftest.py")
+HOSTILE = ("conftest.py", "setup.py", "test_it.py", "torch.py", "safetensors.py", "sitecustomize.py", "usercustomize.py",
+           "pytest.py", "xdist.py", "execnet.py", "setproctitle.py", "evil.py", "json.py",
+           "pytest_campaign/__init__.py", "runs/conftest.py")
 
 
 def hostile(top: Path) -> tuple[Path, Path]:
@@ -33,7 +34,7 @@ def test_nothing_in_the_directory_is_run(tmp_path: Path, cwd: str, workers: list
     folder, canary = hostile(tmp_path)
     before = listing(folder)
     directory = os.path.relpath(folder, tmp_path / cwd)
-    session = script(tmp_path / cwd, "check", directory, *workers, "-v", PYTHONPATH=os.pathsep.join(["", str(folder), "."]) if cwd == "out" else "")
+    session = script(tmp_path / cwd, "check", directory, *workers, "-v")
     assert not canary.exists(), canary.read_text()
     assert session.status == 1, session
     assert "model.safetensors::reload" in session.out
@@ -41,6 +42,16 @@ def test_nothing_in_the_directory_is_run(tmp_path: Path, cwd: str, workers: list
     assert "warning" not in session.out.splitlines()[-1]
     assert session.err == ""
     assert listing(folder) == before
+
+
+def test_nothing_is_imported_from_a_search_path_that_leads_there(tmp_path: Path) -> None:
+    """Python itself imports sitecustomize, and the script our package: both before there is anybody who could refuse."""
+    folder, canary = hostile(tmp_path)
+    for name in ("sitecustomize.py", "usercustomize.py", "pytest_campaign/__init__.py"):
+        (folder / name).unlink()
+    session = script(folder, "check", ".", "-n=2", PYTHONPATH=os.pathsep.join(["", str(folder), "runs"]))
+    assert not canary.exists(), canary.read_text()
+    assert "NOT ACCEPTED: 1 of 1 outputs reload (at least to: tensors)" in session.last
 
 
 def test_the_trap_works(tmp_path: Path) -> None:
@@ -104,7 +115,7 @@ def test_a_draft_is_valid_and_when_filled_in_accepted(tmp_path: Path) -> None:
     assert drafted.status == 0, drafted
     target = tmp_path / "out/manifest.json"
     content = json.loads(target.read_text())
-    assert list(validator("manifest").iter_errors(content)) == []
+    assert list(validator("manifest-1").iter_errors(content)) == []
     assert content["todo"]
     assert [run["id"] for run in content["runs"]] == ["control"]
     again = script(tmp_path, "draft", "out")

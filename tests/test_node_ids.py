@@ -100,7 +100,7 @@ def test_ids_select_in_workers_too(tmp_path: Path, layout: Layout) -> None:
 
 def test_names_of_files_are_escaped(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    names = ["a b.bin", "[x].bin", "y::z.bin", "\x1b[31mred.bin", "line\nfeed.bin", "é.bin", b"\xff.bin".decode("utf-8", "surrogateescape")]
+    names = ["a b.bin", "[x].bin", "y::z.bin", "\x1b[31mred.bin", "line\nfeed.bin", "é.bin", os.fsdecode(b"\xff.bin")]
     for name in names:
         write(folder, {name: safetensors.torch.save({"w": torch.ones(2)})})
     collected = pytest_session(tmp_path, "--campaign-dir=out", "--co", "-q")

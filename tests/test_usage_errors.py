@@ -50,8 +50,9 @@ def test_a_wrong_option(top: Path, word: str) -> None:
 
 
 def test_sound_neighbours(top: Path) -> None:
-    session = pytest_session(top, "--campaign-dir=out/", "--campaign-max-depth=header", "--campaign-require-depth=header", "--campaign-timeout=.5",
-                             "--campaign-memory=1.5GiB", "--campaign-jobs=2", "--campaign-report=report.json", "--basetemp=tmp",
+    session = pytest_session(top, "--campaign-dir=out/", "--campaign-max-depth=header", "--campaign-require-depth=header",
+                             "--campaign-timeout=.5", "--campaign-memory=1.5GiB", "--campaign-jobs=2",
+                             "--campaign-report=report.json", "--basetemp=tmp",
                              "--junitxml=junit.xml", "-ocache_dir=cache", "--campaign-report=out/campaign-report.json")
     assert session.status == 0, session
     assert (top / "out/campaign-report.json").read_bytes() == (top / "report.json").read_bytes()
@@ -59,15 +60,16 @@ def test_sound_neighbours(top: Path) -> None:
     (top / "out/campaign-report.json").unlink()
 
 
-@pytest.mark.parametrize("ini", ["campaign_timeout = 30\ncampaign_jobs = 2", "campaign_timeout = 1.5", 'campaign_memory = "8GiB"\ncampaign_plan = ""'])
+@pytest.mark.parametrize("ini", ["campaign_timeout = 30\ncampaign_jobs = 2", "campaign_timeout = 1.5",
+                                 'campaign_memory = "8GiB"\ncampaign_plan = ""'])
 def test_numbers_in_toml(tmp_path: Path, ini: str) -> None:
     papers(tmp_path / "out")
     write(tmp_path, {"pyproject.toml": f"[tool.pytest]\n{ini}\n"})
     assert pytest_session(tmp_path, "--campaign-dir=out").status == 0
 
 
-@pytest.mark.parametrize("ini", ["campaign_timeout = []", "campaign_timeout = 0", "campaign_jobs = 2.5", "campaign_jobs = true", "campaign_memory = 0", "campaign_plan = 1",
-                                 "campaign_max_depth = 2"])
+@pytest.mark.parametrize("ini", ["campaign_timeout = []", "campaign_timeout = 0", "campaign_jobs = 2.5", "campaign_jobs = true",
+                                 "campaign_memory = 0", "campaign_plan = 1", "campaign_max_depth = 2"])
 def test_other_values_in_toml(tmp_path: Path, ini: str) -> None:
     papers(tmp_path / "out")
     write(tmp_path, {"pyproject.toml": f"[tool.pytest]\n{ini}\n"})

@@ -48,8 +48,8 @@ def _body(campaign: CampaignRecord, verbose: int) -> Iterator[tuple[str, dict[st
         if not campaign.described and verdict is Verdict.UNVERIFIED and verbose <= 0:
             planned = [deliverable for deliverable in found if deliverable.path is None]
             if planned:
-                yield (f"UNVERIFIED  {number(len(planned), 'planned deliverable')}: without a usable manifest nobody can say what "
-                       "became of them"), _COLOURS[verdict]
+                yield (f"UNVERIFIED  {number(len(planned), 'planned deliverable')}: without a usable manifest nobody can say "
+                       "what became of them"), _COLOURS[verdict]
             found = [deliverable for deliverable in found if deliverable.path is not None]
         if verdict is Verdict.ABORTED and verbose <= 0:
             yield from ((line, _COLOURS[verdict]) for line in _aborted_runs(campaign, found))
@@ -82,7 +82,8 @@ def _line(deliverable: DeliverableRecord) -> str:
     if deliverable.files:
         facts.append(size(sum(file.bytes for file in deliverable.files)))
     word = "not delivered" if deliverable.verdict is Verdict.MISSING and not deliverable.gated else deliverable.verdict.value
-    unfinished = [result for result in deliverable.results if result.reason and not result.findings and result.outcome is not Outcome.PASSED]
+    unfinished = [result for result in deliverable.results
+                  if result.reason and not result.findings and result.outcome is not Outcome.PASSED]
     facts += [f"{result.pair.check}: {result.reason}" for result in unfinished]
     return f"{word.upper():<10}  {shown(deliverable.id)}  ({shown(', '.join(facts))})"
 
@@ -111,8 +112,8 @@ def summary(campaign: CampaignRecord, cwd: Path, *, complete: bool = True) -> st
     accepted, total = campaign.count(Verdict.ACCEPTED), len(campaign.deliverables)
     if not campaign.described and total and accepted == total and _only_the_manifest_is_absent(campaign):
         where = _relative(campaign.directory, cwd)
-        return (f"{name}: NOT ACCEPTED: {accepted} of {total} outputs reload{_depth(campaign)}, but nothing says what was promised "
-                f"(pytest --campaign-dir {where} --campaign-draft)")
+        return (f"{name}: NOT ACCEPTED: {accepted} of {total} outputs reload{_depth(campaign)}, but nothing says "
+                f"what was promised (pytest --campaign-dir {where} --campaign-draft)")
     counted = f"{accepted} of {number(total, 'deliverable')}"
     asides = [f"{count} {word}" for word, count in (
         ("aborted", campaign.count(Verdict.ABORTED)),

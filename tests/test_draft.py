@@ -1,0 +1,122 @@
+"""Drafts: what they list, what they leave out, and that a draft whose todo is done is accepted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from pytest_campaign import snapshot
+from pytest_campaign.documents import read_manifest
+from pytest_campaign.draft import Refused, draft, write
+
+
+def put(directory: Path, files: Mapping[str, str | bytes]) -> None:
+    for path, content in files.items():
+        target = directory / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def put_weights(directory: Path, *paths: str) -> None:
+    for path in paths:
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        if path.endswith(".safetensors"):
+            save_file({"layer.weight": torch.ones(4, 4)}, directory / path)
+        else:
+            torch.save({"layer.weight": torch.ones(4, 4)}, directory / path)
+
+
+def listed(directory: Path) -> dict[str, tuple[str, str]]:
+    """Full id -> (kind, path) of a draft, which must itself be a valid manifest."""
+    content = draft(snapshot.take(directory))
+    manifest, faults = read_manifest(json.dumps(content).encode())
+    assert manifest is not None
+    assert not faults
+    return {deliverable.id: (deliverable.kind, deliverable.path) for deliverable in manifest.deliverables}
+
+
+def test_runs_ids_and_kinds_come_from_the_paths(tmp_path: Path) -> None:
+    put_weights(tmp_path, "runs/control/final.safetensors", "runs/control/last.pt", "runs/rank8/last.pt")
+    put(tmp_path, {
+        "runs/control/metrics.json": '{"loss": 1}', "runs/control/predictions.jsonl": '{"id": 1}\n', "runs/control/train.log": "done\n",
+        "runs/control/hparams.yaml": "lr: 1\n", "data/test.jsonl": '{"id": 1}\n', "analysis/errors.md": "none\n", "notes.bin": b"\1\2",
+    })
+    assert listed(tmp_path) == {
+        "control/final": ("checkpoint", "runs/control/final.safetensors"),
+        "control/last": ("checkpoint", "runs/control/last.pt"),
+        "control/metrics": ("metrics", "runs/control/metrics.json"),
+        "control/predictions": ("predictions", "runs/control/predictions.jsonl"),
+        "control/train": ("log", "runs/control/train.log"),
+        "control/hparams": ("parameters", "runs/control/hparams.yaml"),
+        "rank8/last": ("checkpoint", "runs/rank8/last.pt"),
+        "data-test": ("dataset", "data/test.jsonl"),
+        "analysis-errors": ("analysis", "analysis/errors.md"),
+        "notes": ("other", "notes.bin"),
+    }
+
+
+def test_what_needs_no_deliverable_is_left_out(tmp_path: Path) -> None:
+    put_weights(tmp_path, "last.pt")
+    put(tmp_path, {"README.md": "x", "wandb/run/config.yaml": "x", ".hydra/config.yaml": "x", "DONE": "", "plan.json": "{}"})
+    assert listed(tmp_path) == {"last": ("checkpoint", "last.pt")}
+
+
+def test_ids_are_unique_and_fit_the_grammar(tmp_path: Path) -> None:
+    put_weights(tmp_path, "a/x.pt", "a/x.safetensors", "a/épée 1.pt", "a/X.pth", "a/--.pt", "a/__")
+    found = listed(tmp_path)
+    assert len(found) == 6
+    assert len({id.casefold() for id in found}) == 6
+
+
+@pytest.mark.parametrize("name", ["bad\nname", "back\\slash"])
+def test_a_path_that_no_manifest_may_name_is_left_out(tmp_path: Path, name: str) -> None:
+    put_weights(tmp_path, "last.pt", f"{name}/last.pt", f"{name}.pt")
+    put(tmp_path, {f"{name}.txt": "x"})
+    assert listed(tmp_path) == {"last": ("checkpoint", "last.pt")}
+
+
+def test_sizes_and_digests_are_those_of_the_files(tmp_path: Path) -> None:
+    put_weights(tmp_path, "last.pt")
+    [entry] = draft(snapshot.take(tmp_path))["deliverables"]
+    data = (tmp_path / "last.pt").read_bytes()
+    assert entry["files"] == [{"path": "last.pt", "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}]
+
+
+def test_a_plan_is_recorded_with_its_digest(tmp_path: Path) -> None:
+    put_weights(tmp_path, "last.pt")
+    put(tmp_path, {"plan.json": "{}"})
+    assert draft(snapshot.take(tmp_path))["plan"] == {"path": "plan.json", "sha256": hashlib.sha256(b"{}").hexdigest()}
+
+
+@pytest.mark.parametrize("there", ["file", "link", "folder"])
+def test_nothing_is_overwritten(tmp_path: Path, there: str) -> None:
+    put_weights(tmp_path, "last.pt")
+    target = tmp_path / "manifest.json"
+    {"file": lambda: target.write_text("mine"), "link": lambda: os.symlink("elsewhere", target), "folder": target.mkdir}[there]()
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(Refused, match="never overwritten"):
+        write(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_an_empty_directory_has_no_draft(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="nothing to list"):
+        write(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_the_manifest_is_written(tmp_path: Path) -> None:
+    put_weights(tmp_path, "runs/control/last.pt")
+    target, content = write(tmp_path)
+    written: dict[str, Any] = json.loads(target.read_text())
+    assert written == content
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", "runs"]
+    assert [entry["pointer"] for entry in written["todo"]] == ["/campaign", "/runs"]
