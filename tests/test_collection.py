@@ -92,7 +92,7 @@ def test_code_in_the_directory_is_not_run_and_nothing_is_written(tmp_path: Path)
         (folder, ["--campaign-dir=.", "."]),
     ):
         session = pytest_session(cwd, *words)
-        assert session.last.startswith(("campaign small: ACCEPTED", "campaign small: PARTIAL")), session
+        assert session.status == 0, session
         assert not canary.exists()
         assert listing(folder) == before
     ordinary = pytest_session(tmp_path, "test_out")

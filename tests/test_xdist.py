@@ -50,20 +50,19 @@ def test_the_report_is_the_same(tmp_path: Path) -> None:
 
 
 def test_the_directory_is_looked_at_once(tmp_path: Path) -> None:
-    """A file that a worker makes before it collects is seen by nobody, neither as a file nor in the counts."""
-    papers(tmp_path / "out")
-    write(tmp_path, {"conftest.py": textwrap.dedent("""
+    """A checkpoint that a worker makes before it looks around is seen by nobody: not collected and not counted."""
+    write(tmp_path, {"out/model.safetensors": safetensors.torch.save({"w": torch.ones(2)}), "conftest.py": textwrap.dedent("""
         import os, pathlib
-        def pytest_sessionstart(session):
-            if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-                pathlib.Path("out", worker + ".bin").write_bytes(b"new")
+        if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+            pathlib.Path("out", worker + ".safetensors").write_bytes(pathlib.Path("out/model.safetensors").read_bytes())
         """)})
-    session = pytest_session(tmp_path, "--campaign-dir=out", "--campaign-report=report.json", "-n2")
-    assert (tmp_path / "out/gw0.bin").exists()
-    assert session.status == 0, session
+    session = pytest_session(tmp_path, "--campaign-dir=out", "--campaign-report=report.json", "-n2", "-k", "content", "-v")
+    assert (tmp_path / "out/gw0.safetensors").exists()
+    assert session.counts == {"passed": 1}, session
     [campaign] = json.loads((tmp_path / "report.json").read_text())["campaigns"]
-    assert campaign["inventory"]["files"] == 5
-    assert "gw0.bin" not in json.dumps(campaign)
+    assert campaign["inventory"]["files"] == 1
+    again = pytest_session(tmp_path, "--campaign-dir=out", "-k", "content")
+    assert again.counts["passed"] == 3
 
 
 def test_a_worker_that_dies_leaves_its_check_open(tmp_path: Path) -> None:

@@ -135,7 +135,8 @@ def _format(deliverable: Deliverable, units: Sequence[Unit]) -> Iterator[Finding
 
 def _problem(problem: Problem) -> Finding:
     rule, remedy = _PROBLEMS[problem.kind]
-    more = f" (the first of {problem.count})" if problem.count > 1 else ""
+    told = f"{problem.count:,}" in problem.observed  # most readers say the number in their own words
+    more = f" (the first of {problem.count:,})" if problem.count > 1 and not told else ""
     return rule.finding(
         f"{problem.observed}{more}; expected: {problem.expected}", path=problem.path, pointer=problem.where or None,
         remedy=remedy, observed=problem.observed, expected=problem.expected)
