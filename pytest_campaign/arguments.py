@@ -93,7 +93,7 @@ def prepare(config: pytest.Config, args: list[str]) -> None:
     config.stash[SELECTION] = Selection(directories, tuple(named))
     taken = {named.argument for named in named}
     positional[:] = [argument for argument in positional if argument not in taken]
-    args.append(str(STAND_IN))
+    args.insert(0, str(STAND_IN))  # not at the end, where an option may lack its value
     _steer_conftests(config, folders)
     if is_inside(config.rootpath, folders):  # the cache would be written into the campaign
         if any(getattr(namespace, name, False) for name in ("lf", "failedfirst", "stepwise")):

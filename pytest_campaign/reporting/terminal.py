@@ -44,7 +44,7 @@ def _body(campaign: CampaignRecord, verbose: int) -> Iterator[tuple[str, dict[st
     for verdict in Verdict:
         found = [deliverable for deliverable in campaign.deliverables if deliverable.verdict is verdict]
         if campaign.partial:
-            found = [deliverable for deliverable in found if deliverable.results]  # the others were not selected
+            found = [deliverable for deliverable in found if _answered(deliverable)]  # the others were not selected
         if not campaign.described and verdict is Verdict.UNVERIFIED and verbose <= 0:
             planned = [deliverable for deliverable in found if deliverable.path is None]
             if planned:
@@ -60,6 +60,12 @@ def _body(campaign: CampaignRecord, verbose: int) -> Iterator[tuple[str, dict[st
             yield from _findings(deliverable.findings, verbose, indent="    ")
         if len(shown_ones) < len(found):
             yield f"{verdict.value.upper():<10}  and {len(found) - len(shown_ones)} more", _COLOURS[verdict]
+
+
+def _answered(deliverable: DeliverableRecord) -> bool:
+    """Whether the verdict follows from a check that ran, and not from one that was left out."""
+    ran = [result.outcome for result in deliverable.results]
+    return bool(ran) and (deliverable.verdict is not Verdict.UNVERIFIED or Outcome.UNVERIFIED in ran)
 
 
 def _aborted_runs(campaign: CampaignRecord, aborted: Sequence[DeliverableRecord]) -> Iterator[str]:
