@@ -19,7 +19,8 @@ from .inventory import Entry, Inventory
 from .snapshot import MANIFEST, PLAN, Snapshot
 
 _SLUG = re.compile(r"[^A-Za-z0-9._-]+")
-_MODEL_FILES = frozenset({"config.json", "adapter_config.json", "model_index.json", "modules.json", "trainer_state.json", ".metadata"})
+_MODEL_FILES = frozenset({
+    "config.json", "adapter_config.json", "model_index.json", "modules.json", "trainer_state.json", ".metadata"})
 _RUN_FOLDERS = frozenset({"runs", "outputs", "output", "results", "experiments", "models", "checkpoints"})
 _KINDS: Sequence[tuple[str, re.Pattern[str]]] = tuple((kind, re.compile(pattern, re.I)) for kind, pattern in (
     ("instructions", r"(^|/)(instructions|reload|how.?to)[^/]*\.(md|txt|rst)$"),
@@ -110,10 +111,11 @@ def _deliverables(taken: Snapshot) -> Iterator[tuple[str, str]]:
 
 def _model_folders(taken: Snapshot) -> Sequence[str]:
     """Folders that hold weights beside the configuration of a model: outermost ones only, never the top."""
-    candidates = sorted(folder for folder in {posixpath.dirname(unit.path) for unit in taken.units} if paths.fault(folder) is None)
+    candidates = {posixpath.dirname(unit.path) for unit in taken.units}
     found: list[str] = []
-    for folder in candidates:
-        if any(_has(taken.inventory, folder, name) for name in _MODEL_FILES) and not any(paths.inside(folder, outer) for outer in found):
+    for folder in sorted(folder for folder in candidates if paths.fault(folder) is None):
+        described = any(_has(taken.inventory, folder, name) for name in _MODEL_FILES)
+        if described and not any(paths.inside(folder, outer) for outer in found):
             found.append(folder)
     return found
 

@@ -46,8 +46,9 @@ def listed(directory: Path) -> dict[str, tuple[str, str]]:
 def test_runs_ids_and_kinds_come_from_the_paths(tmp_path: Path) -> None:
     put_weights(tmp_path, "runs/control/final.safetensors", "runs/control/last.pt", "runs/rank8/last.pt")
     put(tmp_path, {
-        "runs/control/metrics.json": '{"loss": 1}', "runs/control/predictions.jsonl": '{"id": 1}\n', "runs/control/train.log": "done\n",
-        "runs/control/hparams.yaml": "lr: 1\n", "data/test.jsonl": '{"id": 1}\n', "analysis/errors.md": "none\n", "notes.bin": b"\1\2",
+        "runs/control/metrics.json": '{"loss": 1}', "runs/control/predictions.jsonl": '{"id": 1}\n',
+        "runs/control/train.log": "done\n", "runs/control/hparams.yaml": "lr: 1\n", "data/test.jsonl": '{"id": 1}\n',
+        "analysis/errors.md": "none\n", "notes.bin": b"\1\2",
     })
     assert listed(tmp_path) == {
         "control/final": ("checkpoint", "runs/control/final.safetensors"),
