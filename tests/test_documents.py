@@ -7,7 +7,6 @@ import hashlib
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -339,7 +338,6 @@ def test_plan_path():
 
 
 def test_faults_are_bounded_in_number_and_length():
-    start = time.monotonic()
     many = {f"{'k' * 300}{i}": i for i in range(20_000)}
     read, faults = manifest({**MANIFEST, **many})
     assert read is None
@@ -354,7 +352,6 @@ def test_faults_are_bounded_in_number_and_length():
         assert len(fault.message) <= 200
         assert len(fault.observed or "") < 200
         assert len(fault.pointer or "") <= 1000
-    assert time.monotonic() - start < 15
 
 
 def test_a_type_fault_behind_many_path_faults_makes_the_manifest_unusable():
