@@ -4,7 +4,7 @@
 
 Everything below ``OUT`` is what a finished campaign looks like: the plan (written before the first run), data,
 parameters, metrics, predictions, final weights, points to resume from, an error analysis, instructions for loading
-all of it again, and the manifest, written last. It needs torch and safetensors alone and takes a few seconds.
+all of it again, and the manifest, written last. It needs torch alone and takes a few seconds.
 
 The task: points on three arms of a spiral; a small network says which arm a point belongs to.
 """
@@ -26,8 +26,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
 
 CAMPAIGN = "spiral-width"
@@ -189,7 +187,19 @@ def save_resume_point(path: Path, training: Training) -> None:
 
 
 def save_weights(path: Path, model: torch.nn.Module) -> None:
-    path.write_bytes(safetensors.torch.save(model.state_dict(), metadata={"format": "pt"}))
+    """A safetensors file: the length of the header, the header, the bytes of the tensors one after the other.
+
+    ``safetensors.torch.save_file`` writes the same. It needs NumPy, and this campaign is to need torch alone.
+    """
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    data = b""
+    for name, tensor in model.state_dict().items():
+        start = len(data)
+        data += bytes(tensor.contiguous().view(torch.uint8).flatten().tolist())
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [start, len(data)]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
 @torch.inference_mode()
@@ -451,8 +461,7 @@ def campaign(out: Path) -> None:
         "plan": {"path": "plan.json", "sha256": plan_digest},
         "provenance": {
             "command": "python train_campaign.py OUT",
-            "environment": {"python": platform.python_version(), "torch": torch.__version__,
-                            "safetensors": safetensors.__version__},
+            "environment": {"python": platform.python_version(), "torch": torch.__version__},
             "started": started, "finished": now()},
         "datasets": datasets(out, data),
         "runs": entries,

@@ -220,7 +220,10 @@ class Campaign:
     def priority(self, deliverable: Deliverable) -> str:
         """How much a deliverable matters: the plan says it, and the manifest only of what is not planned."""
         planned = self.planned(deliverable)
-        return planned.priority if planned else deliverable.priority
+        if planned is not None:
+            return planned.priority
+        run = next((run for run in self.plan.runs if run.id == deliverable.run), None) if self.plan else None
+        return run.priority if run is not None else deliverable.priority
 
     def owns(self, deliverable: Deliverable, path: str) -> bool:
         """Whether a file belongs to a deliverable: at or below its path, and to no deliverable nested in it."""

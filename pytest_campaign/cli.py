@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,7 +79,7 @@ def draft(words: Sequence[str]) -> int:
         print(f"wrote {shown(str(target))}: {number(count, 'deliverable')}, {number(len(content['runs']), 'run')}")
         for entry in content["todo"]:
             print(f"  to do at {shown(entry['pointer'])}: {entry['why']}")
-        print(f"  fill these in, delete them from todo, then: pytest --campaign-dir {shown(directory)}")
+        print(f"  fill these in, delete them from todo, then: pytest --campaign-dir {shown(shlex.quote(directory))}")
     return status
 
 

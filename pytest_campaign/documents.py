@@ -245,6 +245,7 @@ def _manifest_faults(raw: Mapping[str, Any]) -> Iterator[_Fault]:
     listed = list(_deliverables(raw))
     origins = ids | dict.fromkeys(name for full, entry, *_ in listed for name in (full, entry["path"]))
     for at, run in enumerate(runs):
+        yield from _unfinished(run, ("runs", at))
         for field in ("supersedes", "repeat_of"):
             yield from _unknown(run, field, ids, ("runs", at), "run")
         yield from _unknown(run, "resumed_from", origins, ("runs", at), "run or deliverable")
@@ -256,6 +257,18 @@ def _manifest_faults(raw: Mapping[str, Any]) -> Iterator[_Fault]:
     yield from _unknown_items(raw.get("decision", {}), "based_on", ids, ("decision",), "run")
     for at, rehearsal in enumerate(raw.get("actuals", {}).get("rehearsals", ())):
         yield from _unknown(rehearsal, "run", ids, ("actuals", "rehearsals", at), "run")
+
+
+def _unfinished(run: Mapping[str, Any], parts: _Parts) -> Iterator[_Fault]:
+    """Faults of a run that did not come to its end: no reason in words, or outputs of what never ran."""
+    id = run["id"]
+    if run["status"] == "aborted" and not run["abort"]["reason"].strip():
+        yield _Fault("schema", (*parts, "abort", "reason"), f"run {id} is aborted for a blank reason", "only blanks", "a reason")
+    if run["status"] == "not_run" and not run["reason"].strip():
+        yield _Fault("schema", (*parts, "reason"), f"run {id} was not executed for a blank reason", "only blanks", "a reason")
+    if run["status"] == "not_run" and run["deliverables"]:
+        yield _Fault("schema", (*parts, "deliverables"), f"run {id} was not executed and lists deliverables",
+                     f"{len(run['deliverables'])} deliverables", "none, or another status")
 
 
 def _plan_faults(raw: Mapping[str, Any]) -> Iterator[_Fault]:

@@ -18,6 +18,14 @@ from .reload.protocol import Answer, Death, FileSpec, Job, Progress
 Runner = Callable[[Job, Callable[[Progress], None] | None], Answer]
 
 
+def version(package: str) -> str:
+    """The version of an installed package, found without importing it; empty when it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
 class Files:
     """The evidence of one campaign. ``runner`` reloads a job in a fresh process.
 
@@ -37,10 +45,7 @@ class Files:
     @functools.cached_property
     def torch_version(self) -> str:
         """The version of the torch that reads, found without importing it; empty when none is installed."""
-        try:
-            return metadata.version("torch")
-        except metadata.PackageNotFoundError:
-            return ""
+        return version("torch")
 
     def head(self, entry: Entry) -> bytes:
         """The first kilobyte of a regular file; OSError when it cannot be read or has changed."""

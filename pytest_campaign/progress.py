@@ -33,7 +33,7 @@ class ProgressLine:
         def show(progress: Progress) -> None:
             nonlocal last, drawn
             now = time.monotonic()
-            if self._config.option.verbose < -1 or now - last < (_ON_TERMINAL if on_terminal else _ELSEWHERE):
+            if getattr(self._config.option, "verbose", 0) < -1 or now - last < (_ON_TERMINAL if on_terminal else _ELSEWHERE):
                 return
             last, drawn = now, True
             text = f"{shown(progress.path)}: {size(progress.done)} of {size(progress.total)} read, {now - started:.0f} s"

@@ -15,6 +15,7 @@ from .findings import Finding, Level, Outcome, outcome
 from .formats.base import Depth, FileFacts
 
 REPORT_VERSION = 1
+NOT_RUN = "did not run"  # the reason of a check that was needed and was not selected, or came after the end
 
 
 class Verdict(enum.StrEnum):
@@ -172,6 +173,7 @@ def _deliverable(campaign: Campaign, deliverable: Deliverable, needed: Sequence[
     # Of two deliverables with one id only one can have been checked.
     known = results if campaign.by_id[deliverable.id] is deliverable else {}
     own = {name: known[pair] for name in needed if (pair := Pair(deliverable.id, name)) in known}
+    left = [Result(Pair(deliverable.id, name), Outcome.UNVERIFIED, reason=NOT_RUN) for name in needed if name not in own]
     findings = [f for result in own.values() for f in result.findings]
     findings += [f for f in campaign_findings if f.deliverable == deliverable.id]
     verdict = _verdict(campaign, deliverable, needed, own, findings)
@@ -184,7 +186,7 @@ def _deliverable(campaign: Campaign, deliverable: Deliverable, needed: Sequence[
         purpose=deliverable.purpose, priority=priority, run=deliverable.run, verdict=verdict,
         gated=verdict is not Verdict.MISSING or priority == ESSENTIAL,
         depth=learned.depth if learned else None, bytes_read=sum(result.bytes_read for result in own.values()),
-        results=list(own.values()),
+        results=[*own.values(), *left],
         files=[digests.get(path, FileFacts(path, entry.size)) for path, entry in campaign.files_of(deliverable).items()],
         findings=findings,
     )

@@ -11,7 +11,6 @@ import platform
 import signal
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,7 +22,7 @@ from .arguments import SELECTION, STAND_IN, as_in_ids, take_over
 from .campaign import Campaign
 from .checks import Pair
 from .collection import Campaigns, CheckItem, Place, Tree, in_order, node_id, places
-from .evidence import Files
+from .evidence import Files, version
 from .findings import Level, Outcome, outcome
 from .progress import ProgressLine
 from .record import CampaignRecord, Record, Result, campaign_record
@@ -76,6 +75,10 @@ def _may_write(file: Path, directories: Sequence[Path]) -> None:
                 f"use {directory / (snapshot.REPORT_STEM + file.suffix.lstrip('.'))} or a path outside")
     if not file.parent.is_dir():
         raise pytest.UsageError(f"--campaign-report: there is no directory {file.parent}")
+    if file.is_dir():
+        raise pytest.UsageError(f"--campaign-report: {file} is a directory")
+    if not os.access(file.parent, os.W_OK):
+        raise pytest.UsageError(f"--campaign-report: nothing can be written to {file.parent}")
 
 
 class Session:
@@ -217,6 +220,11 @@ class Session:
 
     # The record
 
+    def _complete(self, exitstatus: int) -> bool:
+        """Whether the session ended in good order and ran all that was selected (it does not with ``-x``)."""
+        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+        return ended and all(key in self._results for key in self._selected)
+
     def _campaigns(self) -> Sequence[CampaignRecord]:
         return [campaign_record(subject.campaign, {pair: result for (d, pair), result in self._results.items() if d == directory},
                                 partial=any((directory, pair) not in self._selected for pair in subject.where))
@@ -225,7 +233,7 @@ class Session:
     def _record(self, *, complete: bool, campaigns: bool = True) -> Record:
         isolation = self._reloader.isolation
         started = datetime.datetime.fromtimestamp(self._started, datetime.UTC)
-        versions = {name: metadata.version(name) for name in ("pytest", "torch", "safetensors")}
+        versions = {name: version(name) or "not installed" for name in ("pytest", "torch", "safetensors")}
         return Record(
             complete=complete,
             tool={"version": __version__,
@@ -239,7 +247,10 @@ class Session:
 
     def _write_reports(self, record: Record) -> None:
         for file in self._settings.reports:
-            reporting.write(file, record)
+            try:
+                reporting.write(file, record)
+            except OSError as error:
+                raise pytest.UsageError(f"--campaign-report: {file} cannot be written: {error.strerror}") from None
 
     def pytest_report_header(self) -> Sequence[str]:
         """What is checked."""
@@ -253,9 +264,9 @@ class Session:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Write the reports, whatever ended the session."""
-        if not self._is_worker and not self._config.option.collectonly:
-            complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-            record = self._record(complete=complete)
+        wanted = not self._is_worker and not self._config.option.collectonly and exitstatus != pytest.ExitCode.USAGE_ERROR
+        if wanted:
+            record = self._record(complete=self._complete(exitstatus))
             self._write_reports(record)
             self._config.hook.pytest_campaign_record(config=self._config, record=reporting.as_json(record))
 
@@ -263,7 +274,7 @@ class Session:
         """The verdicts, worst first, and one line for each campaign."""
         option = self._config.option
         if not option.collectonly and not getattr(option, "no_summary", False):
-            terminal.show(self._record(complete=exitstatus in (0, 1)), terminalreporter, Path(os.getcwd()))
+            terminal.show(self._record(complete=self._complete(exitstatus)), terminalreporter, Path(os.getcwd()))
 
 
 def run_check(campaign: Campaign, pair: Pair, evidence: Files) -> Result:

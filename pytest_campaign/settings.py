@@ -35,7 +35,10 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)?b?", text.strip().lower())
     if match is None or not float(match[1]):
         raise ValueError("a size is a number with an optional unit: 8GiB, 500MB, 1000000")
-    return int(float(match[1]) * _UNITS[match[2] or ""])
+    size = float(match[1]) * _UNITS[match[2] or ""]
+    if size >= 2**62:
+        raise ValueError("no machine has so much memory")
+    return int(size)
 
 
 def _seconds(text: str) -> float:

@@ -14,7 +14,7 @@ from typing import Self
 from . import inventory as table
 from .campaign import Asked, Campaign, DocumentFault, Manifest, Plan
 from .formats.base import Unit
-from .inventory import FILE, UNKNOWN, Inventory
+from .inventory import FILE, SPECIAL, UNKNOWN, Entry, Inventory
 
 MANIFEST = "manifest.json"
 PLAN = "plan.json"
@@ -113,11 +113,15 @@ def _document(inventory: Inventory, path: str) -> Document:
     if entry.kind == UNKNOWN:
         return Document(path, None, entry.problem)
     if entry.kind != FILE:
-        return Document(path, None, f"it is no regular file but a {entry.kind}", "no-file")
+        return Document(path, None, _what_it_is(entry), "no-file")
     try:
         return Document(path, inventory.read(entry, MOST_DOCUMENT + 1))
     except OSError as error:
         return Document(path, None, error.strerror or str(error))
+
+
+def _what_it_is(entry: Entry) -> str:
+    return f"it is no regular file but a {'pipe, a socket or a device' if entry.kind == SPECIAL else entry.kind}"
 
 
 def campaign(snapshot: Snapshot, asked: Asked) -> Campaign:

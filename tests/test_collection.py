@@ -230,7 +230,7 @@ def test_a_plan_of_the_session_accepts_nothing(tmp_path: Path) -> None:
     papers(tmp_path / "out")
     session = pytest_session(tmp_path, "--campaign-dir=out", "--setup-plan")
     assert session.status == 1
-    assert "UNVERIFIED" in session.last
+    assert "INCOMPLETE, 0 of" in session.last
 
 
 def test_an_empty_directory_is_rejected(tmp_path: Path) -> None:

@@ -370,3 +370,15 @@ def test_the_same_from_every_process():
                                     env={"PYTHONPATH": PACKAGE, "PYTHONHASHSEED": seed}).stdout for seed in "12")
     assert first == second
     assert b"did you mean" in first
+
+
+@pytest.mark.parametrize(("run", "pointer"), [
+    ({"status": "aborted", "abort": {"reason": " \t"}}, "/runs/0/abort/reason"),
+    ({"status": "not_run", "reason": "  "}, "/runs/0/reason"),
+    ({"status": "not_run", "reason": "no time", "deliverables": [{"id": "w", "kind": "log", "path": "x"}]}, "/runs/0/deliverables"),
+])
+def test_a_run_without_an_end_says_why_and_lists_nothing(run, pointer):
+    _, faults = manifest({**MANIFEST, "runs": [{"id": "a", "deliverables": [], **run}]})
+    assert [(fault.kind, fault.pointer) for fault in faults] == [("schema", pointer)]
+    sound = {"id": "a", "deliverables": [], "status": "not_run", "reason": "no time"}
+    assert manifest({**MANIFEST, "runs": [sound]})[1] == []

@@ -132,10 +132,6 @@ def _absent(campaign: Campaign, deliverable: Deliverable) -> Finding:
     remedy = f"the save was not finished ({near}); repeat it or take the checkpoint before" if near else \
         "copy it while the machine is still there, or correct the path"
     level = Level.ERROR if campaign.priority(deliverable) == ESSENTIAL else Level.NOTE
-    if not deliverable.usable and deliverable.place is not None:
-        return MISSING.finding(
-            "the manifest gives it a path that leads nowhere", level=level, path=deliverable.place.file,
-            pointer=f"{deliverable.place.pointer}/path", remedy="write a path relative to the campaign directory")
     return MISSING.finding(f"the manifest lists it and it is not there{why}", level=level, path=deliverable.path, remedy=remedy,
                            observed="nothing", expected=f"{deliverable.id} ({deliverable.kind})")
 
@@ -149,16 +145,16 @@ def _may_be_empty(deliverable: Deliverable, path: str, alone: bool) -> bool:
 
 def _without_records(deliverable: Deliverable, head: bytes, path: str, size: int) -> str | None:
     """What a short file of records consists of when it holds no record."""
+    text = head.removeprefix(b"\xef\xbb\xbf").strip()
+    if not text:
+        return "only blanks, as far as it was looked at"
     if size > len(head):
         return None
-    text = head.removeprefix(b"\xef\xbb\xbf").strip()
     if deliverable.kind == "parameters" and text == b"[]":
         return None  # Hydra's overrides.yaml of a run without any
     if path.endswith((".csv", ".tsv")):
-        return "only a header" if text.count(b"\n") == 0 else None
-    if re.fullmatch(rb"\{\s*\}|\[\s*\]|null|---|", text):
-        return repr(text.decode("ascii")) if text else "only blanks"
-    return None
+        return "only a header" if text.count(b"\n") == 0 and not re.search(rb"(^|[,;\t])\"?-?\.?[0-9]", text) else None
+    return repr(text.decode("ascii")) if re.fullmatch(rb"\{\s*\}|\[\s*\]|null|---", text) else None
 
 
 def _never_starts_with_zeros(deliverable: Deliverable, path: str) -> bool:
@@ -216,6 +212,9 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
         return
     top = campaign.inventory.resolve(target)
     alone = top is not None and top.kind == FILE
+    if top is not None and top.problem:
+        yield UNREADABLE.finding(f"it cannot be looked at: {top.problem}", path=deliverable.path, remedy=_PERMISSION)
+        return
     for path, entry in campaign.inventory.walk(target):
         if not campaign.owns(deliverable, path):
             continue
@@ -228,6 +227,8 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
         elif entry.kind == UNKNOWN or entry.problem:
             yield UNREADABLE.finding(f"it cannot be looked at: {entry.problem}", path=path, remedy=_PERMISSION)
     files = campaign.files_of(deliverable)
+    if top is not None and top.kind == SPECIAL:
+        return
     if not alone and not any(entry.size or _may_be_empty(deliverable, path, alone=True) for path, entry in files.items()):
         yield EMPTY.finding(f"the folder holds {'no file' if not files else 'only empty files'}", path=deliverable.path,
                             observed=f"{len(files)} files", expected="content", remedy="copy the folder again, or make it again")
@@ -240,4 +241,9 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
             observed=units[0].format, expected=deliverable.kind, remedy="correct kind or path")
 
 
-CHECK = DeliverableCheck("content", "Is it there, with the content that its kind and its name promise?", check)
+def no_path(campaign: Campaign, deliverable: Deliverable) -> str | None:
+    """Why there is nothing to look for: `manifest.path` says what is wrong with the path."""
+    return None if deliverable.usable else "the manifest gives it a path that leads nowhere"
+
+
+CHECK = DeliverableCheck("content", "Is it there, with the content that its kind and its name promise?", check, skip=no_path)

@@ -1,4 +1,4 @@
-"""Was it decided what follows from the runs that were aborted?"""
+"""Was it decided what follows from the runs that were aborted or dropped?"""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..findings import Finding, Level, Rule
 from .base import CampaignCheck, Evidence
 
 UNDECIDED = Rule("plan.abort-undecided", Level.ERROR, """
-    An essential run was aborted and no decision names it.
+    An essential run was aborted or not executed, and no decision names it.
 
     The campaign was bought to answer a question. When a run without which it cannot be answered as planned ends
-    early, somebody has to say what follows from that: a negative or inconclusive outcome is a valid end.
+    early or is dropped, somebody has to say what follows from that: a negative or inconclusive outcome is a valid end.
 
     Usual causes: the decision was written before the abort, or not at all.
 
@@ -22,7 +22,7 @@ UNDECIDED = Rule("plan.abort-undecided", Level.ERROR, """
 
 
 def check(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
-    """Findings about aborted runs."""
+    """Findings about runs that did not come to their end."""
     if campaign.manifest is None:
         return
     priorities = {run.id: run.priority for run in campaign.plan.runs} if campaign.plan else {}
@@ -31,10 +31,11 @@ def check(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
     named = {*decision.get("based_on", ()), *words}
     for run in campaign.manifest.runs:
         essential = priorities.get(run.id, run.priority) == ESSENTIAL
-        if run.status == "aborted" and essential and run.id not in named:
+        if run.status != "completed" and essential and run.id not in named:
+            what = f"aborted ({run.abort_reason})" if run.status == "aborted" else f"not executed ({run.reason})"
             yield UNDECIDED.finding(
-                f"the essential run {run.id} was aborted ({run.abort_reason}) and no decision names it",
+                f"the essential run {run.id} was {what} and no decision names it",
                 path=run.place.file, pointer="/decision", remedy=f"name {run.id} in decision.based_on and say what follows")
 
 
-CHECK = CampaignCheck("plan", "Is there a decision that names the aborted runs?", check)
+CHECK = CampaignCheck("plan", "Is there a decision that names the runs that were aborted or dropped?", check)

@@ -96,7 +96,8 @@ def read(unit: Unit, source: Source) -> Reading:
         except _Fault as fault:
             problem = Problem(fault.kind, path, fault.observed, fault.expected, fault.where)
             return Reading(NAME, None, [_facts(path, file, size, source)], [problem])
-        problems = [*_ends(path, header, size), *_unknown_dtypes(path, header)]
+        unknown = list(_unknown_dtypes(path, header))
+        problems = [*_ends(path, header, size), *unknown]
         if not header.tensors:
             problems.append(Problem(ProblemKind.NO_TENSORS, path, "0 tensors", "at least one tensor"))
         depth, bytes_read = Depth.HEADER, 0
@@ -115,7 +116,7 @@ def read(unit: Unit, source: Source) -> Reading:
                 facts = _facts(path, file, size, source)
     return Reading(
         format=NAME,
-        depth=depth,
+        depth=Depth.HEADER if unknown else depth,  # bytes of a type that nobody knows prove nothing
         files=[facts],
         problems=problems,
         tensors=len(header.tensors),

@@ -131,7 +131,12 @@ def non_finite(path: str, named: Iterable[tuple[str, Found]]) -> Iterator[Proble
 
 
 def _named_mask(name: str) -> bool:
-    return "mask" in name.rpartition(".")[2].lower()
+    """Whether infinity is at home in a tensor of that name: in masks, and in the range that an observer has seen so far.
+
+    The observers of torch.ao.quantization begin with ``min_val`` at inf and ``max_val`` at -inf.
+    """
+    last = name.rpartition(".")[2].lower()
+    return "mask" in last or last in ("min_val", "max_val")
 
 
 def holes(file: BinaryIO, size: int) -> Sequence[tuple[int, int]]:

@@ -356,16 +356,19 @@ def _check_names(names: Sequence[str]) -> None:
 def _name_fault(name: str) -> str | None:
     if len(name) > LONGEST_NAME:
         return f"has more than {LONGEST_NAME:,} characters"
-    if any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
-        return "holds a control character"
-    if "�" in name:
-        return "cannot be decoded"
-    if "\\" in name:
-        return "holds a backslash"
-    if name.startswith("/") or (name[1:2] == ":" and name[0].isalpha()):
+    root, slash, below = name.partition("/")  # the root is the stem of the file's name when it was saved, odd or not
+    if not root:
         return "is absolute"
-    if "/" not in name:
+    if not slash:
         return "lies in no folder"
+    if "\0" in root or any(unicodedata.category(c) in ("Cc", "Cs") for c in below):
+        return "holds a control character"
+    if "�" in below:
+        return "cannot be decoded"
+    if "\\" in below:
+        return "holds a backslash"
+    if below[1:2] == ":" and below[0].isalpha():
+        return "is absolute"
     if ".." in name.split("/"):
         return "holds .."
     return None

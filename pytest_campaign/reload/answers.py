@@ -103,7 +103,7 @@ def ended(code: int, log: str, memory: int, oom_killed: bool) -> Death:
         return Death(DeathKind.NO_ANSWER, f"the process ended with exit status {code} and without an answer")
     name = _signal_name(-code)
     if -code == signal.SIGABRT and any(phrase in log for phrase in _OUT_OF_MEMORY):
-        return Death(DeathKind.MEMORY, f"the limit of {memory / 2**20:.0f} MiB was reached: the library aborted ({name})")
+        return Death(DeathKind.MEMORY, f"the limit of {memory / 2**20:.3g} MiB was reached: the library aborted ({name})")
     if -code in _CRASHES:
         return Death(DeathKind.CRASHED, f"the process crashed with {name} while it read the files")
     detail = f"the process was killed by {name} from outside"

@@ -109,7 +109,7 @@ def judge(error: BaseException, bounds: Limits) -> Death:
     if isinstance(error, Changed):
         return Death(DeathKind.CHANGED, error.strerror or str(error), error.path if isinstance(error, _ChangedFile) else "")
     if isinstance(error, MemoryError) or any(phrase in text.lower() for phrase in _OUT_OF_MEMORY):
-        return Death(DeathKind.MEMORY, f"the limit of {bounds.memory / 2**20:.0f} MiB was reached: {text}")
+        return Death(DeathKind.MEMORY, f"the limit of {bounds.memory / 2**20:.3g} MiB was reached: {text}")
     if isinstance(error, OSError) and error.errno is not None:
         return Death(DeathKind.UNREADABLE, text)
     return Death(DeathKind.EXCEPTION, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from .. import checks
 from ..checks.manifest import ABSENT
 from ..findings import Finding, Level, Outcome
-from ..record import CampaignRecord, DeliverableRecord, Record, Verdict
+from ..record import NOT_RUN, CampaignRecord, DeliverableRecord, Record, Verdict
 from ..text import number, shown, size
 
 _MOST_ACCEPTED = 20  # lines of accepted deliverables; more only with -v
@@ -64,7 +65,7 @@ def _body(campaign: CampaignRecord, verbose: int) -> Iterator[tuple[str, dict[st
 
 def _answered(deliverable: DeliverableRecord) -> bool:
     """Whether the verdict follows from a check that ran, and not from one that was left out."""
-    ran = [result.outcome for result in deliverable.results]
+    ran = [result.outcome for result in deliverable.results if result.reason != NOT_RUN]
     return bool(ran) and (deliverable.verdict is not Verdict.UNVERIFIED or Outcome.UNVERIFIED in ran)
 
 
@@ -152,4 +153,4 @@ def _only_at_its_source(deliverable: DeliverableRecord) -> bool:
 
 def _relative(directory: str, cwd: Path) -> str:
     path = Path(directory)
-    return shown(str(path.relative_to(cwd)) if path.is_relative_to(cwd) else directory)
+    return shown(shlex.quote(str(path.relative_to(cwd)) if path.is_relative_to(cwd) else directory))

@@ -35,11 +35,6 @@ def a_link_to_the_rented_machine(made: Written) -> None:
     (made / LAST).symlink_to("/workspace/runs/control/last.pt")
 
 
-@faulty("content.missing", "control/last", "manifest.json", verdict=Verdict.MISSING)
-def a_path_of_the_rented_machine(made: Written) -> None:
-    made.deliverable("control/last")["path"] = "/workspace/runs/control/last.pt"
-
-
 @faulty("content.missing", "control/metrics", METRICS, level=Level.NOTE, verdict=Verdict.MISSING, campaign=Verdict.ACCEPTED)
 def a_useful_file_is_gone(made: Written) -> None:
     os.remove(made / METRICS)

@@ -201,6 +201,7 @@ def a_plan_in_a_folder(made: Written) -> None:
 @faulty("identifiers.not-run", "control/last", "manifest.json")
 def a_run_that_was_dropped(made: Written) -> None:
     made.run("variant").update(status="not_run", reason="dropped at the decision point", deliverables=[])
+    made.manifest["decision"] = {"outcome": "negative", "summary": "The control does not learn; variant was dropped."}
     os.remove(made / WEIGHTS)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from campaigns import LAST
+from campaigns import LAST, WEIGHTS
 
 from . import Verdict, Written, faulty, sound
 
@@ -17,6 +17,12 @@ def aborted(made: Written, decision: str, **more: object) -> None:
 @faulty("plan.abort-undecided", "control/last", "manifest.json", verdict=Verdict.ABORTED)
 def nobody_says_what_follows(made: Written) -> None:
     aborted(made, "The variants were uncontrolled.")  # "control" is no word of it
+
+
+@faulty("plan.abort-undecided", "control/last", "manifest.json", campaign=Verdict.REJECTED)
+def dropped_and_nobody_decided(made: Written) -> None:
+    made.run("variant").update(status="not_run", reason="no time left", deliverables=[])
+    (made / WEIGHTS).unlink()
 
 
 @sound("plan.abort-undecided", "control/last", verdict=Verdict.ABORTED)

@@ -47,7 +47,7 @@ _DEATHS: dict[DeathKind, tuple[Rule, str]] = {
     DeathKind.KILLED: (rules.KILLED, "free memory, and run the check again"),
     DeathKind.UNREADABLE: (rules.UNREADABLE, "change its permission, or run the check as its owner"),
     DeathKind.NO_ANSWER: (rules.NO_ANSWER, "run the check again"),
-    DeathKind.NO_SERVER: (rules.NO_PROCESS, "install what is missing in the environment that runs pytest"),
+    DeathKind.NO_SERVER: (rules.NO_PROCESS, "mend what the message names, and run the check again"),
 }
 
 _PICKLES = frozenset({"torch zip", "torch legacy"})
