@@ -33,11 +33,29 @@ class DeclaredFile:
 
 
 @dataclasses.dataclass(frozen=True)
+class Base:
+    """What the manifest says of a base model. ``name`` is its name in ``bases``, None when it stands at a deliverable.
+
+    ``revision`` is as written, exact or not; ``path`` is where it lies in the campaign, normal; ``sha256`` has the digests of
+    its files by their paths in its folder.
+    """
+
+    model: str
+    place: Place
+    name: str | None = None
+    revision: str | None = None
+    path: str | None = None
+    sha256: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class Deliverable:
     """One named thing that is accepted or rejected.
 
     ``id`` is the full id, ``<run>/<deliverable>`` or just the id at campaign level. ``path`` is normal, "" being
     the campaign directory itself. ``place`` is where the manifest lists it; None when it was discovered.
+    ``file_columns`` are the columns of predictions that hold names of files.
+    ``base`` is the base model of an adapter or a merged model, ``merged_from`` the full id of the adapter that was merged.
     """
 
     id: str
@@ -50,6 +68,9 @@ class Deliverable:
     depth: Depth | None = None
     files: Sequence[DeclaredFile] = ()
     place: Place | None = None
+    file_columns: Sequence[str] = ()
+    base: Base | None = None
+    merged_from: str | None = None
 
     @property
     def usable(self) -> bool:
@@ -70,6 +91,7 @@ class Run:
     supersedes: str | None = None
     repeat_of: str | None = None
     parameters: str | None = None
+    steps: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -260,9 +282,17 @@ class Campaign:
         return path
 
     def units_of(self, deliverable: Deliverable) -> Sequence[Unit]:
-        """The recognised checkpoints of a deliverable, nested deliverables excluded."""
+        """The recognised checkpoints of a deliverable, nested deliverables excluded.
+
+        A single file that is delivered as weights has the set of files that it belongs to.
+        """
         target = self.target(deliverable)
-        return self._units.get(target, ()) if target is not None else ()
+        if target is None:
+            return ()
+        own = self._units.get(target, ())
+        if not own and deliverable.kind in WEIGHTS:
+            return [unit for unit in self.units if target in unit.files]
+        return own
 
     def files_of(self, deliverable: Deliverable) -> Mapping[str, Entry]:
         """The regular files of a deliverable by the path under which they are seen."""

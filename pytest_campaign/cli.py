@@ -7,6 +7,10 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .base_lookup import Given
 
 USAGE = """\
 usage: pytest-campaign check DIR [DIR ...] [options of pytest]
@@ -58,19 +62,21 @@ def check(words: Sequence[str]) -> int:
         *(word for word in words if word not in directories)]))
 
 
-def draft(words: Sequence[str]) -> int:
-    """Write a draft of a manifest into each directory."""
+def draft(words: Sequence[str], base_models: Sequence[Given] = ()) -> int:
+    """Write a draft of a manifest into each directory; ``base_models`` are places of base models beside the local cache."""
     directories = [word for word in words if os.path.isdir(word)]
     if not directories or len(directories) < len(words):
         return _refuse(f"{next((w for w in words if w not in directories), 'nothing')} is not a directory")
     _leave([os.path.abspath(directory) for directory in directories])
+    from .base_lookup import Shelf, hub_cache
     from .draft import Refused, write
     from .text import number, shown
 
+    shelf = Shelf(base_models, hub_cache(os.environ))
     status = 0
     for directory in directories:
         try:
-            target, content = write(Path(directory))
+            target, content = write(Path(directory), shelf)
         except (Refused, OSError) as error:
             print(f"pytest-campaign: {shown(str(error))}", file=sys.stderr)
             status = 1

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
+from . import paths
 from .campaign import Deliverable
 from .formats import formats
 from .formats.base import HEAD, Candidate, Folder, Unit
+from .formats.peft_adapter import NAME as ADAPTER
 from .inventory import FILE, FOLDER, LINK, Entry, Inventory
 
 _MOST_READ = 1 << 26  # bytes that recognition may read of one file in one go
@@ -61,16 +65,56 @@ def _units(folder: Folder) -> list[Unit]:
     return units
 
 
+# Files that make a folder one thing: the configuration of a model, an adapter, a pipeline, the state of a training ...
+_MARKS = frozenset({"config.json", "adapter_config.json", "trainer_state.json", ".metadata"})
+_MARKS_OF_PARTS = frozenset({"model_index.json", "modules.json"})  # the weights lie in folders below
+_STEP = re.compile(r"checkpoint-[0-9]+")
+
+
+def containers(inventory: Inventory, units: Sequence[Unit]) -> Mapping[str, str]:
+    """The kind (adapter or checkpoint) of each folder that is delivered as a whole, by its path, in the order of the paths.
+
+    The outermost folder wins; only the steps of a training (``checkpoint-500``) and the folders of adapters inside it are
+    deliverables of their own.
+    """
+    own = {unit.path: "adapter" if unit.format == ADAPTER else "checkpoint" for unit in units
+           if unit.is_folder and not _is_shell(unit, units)}
+    for unit in units:
+        folder = posixpath.dirname(unit.path)
+        if not unit.is_folder and folder and any(inventory.exists(paths.join(folder, mark)) for mark in _MARKS):
+            own.setdefault(folder, "checkpoint")
+        own |= {above: "checkpoint" for above in _above(unit.path) if above not in own
+                and any(inventory.exists(paths.join(above, mark)) for mark in _MARKS_OF_PARTS)}
+    found: dict[str, str] = {}
+    for path, kind in sorted(own.items()):
+        is_step = _STEP.fullmatch(posixpath.basename(path)) is not None
+        if is_step or kind == "adapter" or not any(paths.inside(path, outer) for outer in found):
+            found[path] = kind
+    return found
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders around a path, the directory itself left out."""
+    while path := posixpath.dirname(path):
+        yield path
+
+
+def _is_shell(unit: Unit, units: Sequence[Unit]) -> bool:
+    """Whether a folder has a configuration only, and weights lie in folders below it."""
+    return unit.hollow and any(not other.hollow and paths.inside(other.path, unit.path) for other in units)
+
+
 def discovered(inventory: Inventory, units: Sequence[Unit]) -> Sequence[Deliverable]:
-    """Each recognised checkpoint as a deliverable that is named by its path.
+    """What is delivered when no manifest says it: folders as a whole, and single checkpoints, named by their paths.
 
     A link to a file that is itself recognised is no second deliverable.
     """
+    folders = containers(inventory, units)
+    found = [Deliverable(id=path or ".", kind=kind, path=path) for path, kind in folders.items()]
     own = {unit.path for unit in units}
-    found = []
     for unit in units:
         entry = inventory.resolve(unit.path)
-        if entry is not None and entry.path != unit.path and entry.path in own:
-            continue
-        found.append(Deliverable(id=unit.path, kind="checkpoint", path=unit.path))
-    return found
+        is_link = entry is not None and entry.path != unit.path and entry.path in own
+        if not is_link and not _is_shell(unit, units) and not any(paths.inside(unit.path, folder) for folder in folders):
+            found.append(Deliverable(id=unit.path, kind="checkpoint", path=unit.path))
+    return sorted(found, key=lambda deliverable: deliverable.path)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from . import paths, schema_files
 from .campaign import (
     ESSENTIAL,
+    Base,
     DeclaredFile,
     Deliverable,
     DocumentFault,
@@ -348,10 +349,11 @@ def _leading(path: str) -> str:
 
 def _manifest(raw: Mapping[str, Any], file: str) -> Manifest:
     plan = raw.get("plan", {})
+    bases = {name: _base(base, Place(file, pointer_to(("bases", name))), name) for name, base in raw.get("bases", {}).items()}
     return Manifest(
         campaign=raw["campaign"],
         runs=[_run(run, Place(file, pointer_to(("runs", at)))) for at, run in enumerate(raw["runs"])],
-        deliverables=[_deliverable(full, entry, run, Place(file, pointer_to(parts)))
+        deliverables=[_deliverable(full, entry, run, Place(file, pointer_to(parts)), bases)
                       for full, entry, parts, run in _deliverables(raw)],
         named_paths=[sound for path in _named_paths(raw) if (sound := _sound(path)) is not None],
         todo=[(entry["pointer"], entry["why"], entry.get("command")) for entry in raw.get("todo", ())],
@@ -361,17 +363,36 @@ def _manifest(raw: Mapping[str, Any], file: str) -> Manifest:
 def _run(run: Mapping[str, Any], place: Place) -> Run:
     return Run(id=run["id"], status=run["status"], reason=run.get("reason"), place=place, priority=_priority(run, None),
                abort_reason=run.get("abort", {}).get("reason"), supersedes=run.get("supersedes"),
-               repeat_of=run.get("repeat_of"), parameters=_sound(run.get("parameters")))
+               repeat_of=run.get("repeat_of"), parameters=_sound(run.get("parameters")), steps=run.get("steps"))
 
 
-def _deliverable(full: str, entry: Mapping[str, Any], run: Mapping[str, Any] | None, place: Place) -> Deliverable:
+def _base(base: Mapping[str, Any], place: Place, name: str | None = None) -> Base:
+    path = base.get("path")
+    return Base(model=base["model"], place=place, name=name, revision=base.get("revision"),
+                path=None if path is None else _leading(path), sha256=base.get("sha256", {}))
+
+
+def _base_of(entry: Mapping[str, Any], place: Place, bases: Mapping[str, Base]) -> Base | None:
+    """The base of a deliverable; None where it has none, or names one that is not in the document."""
+    match entry.get("base"):
+        case str(name):
+            return bases.get(name)
+        case Mapping() as own:
+            return _base(own, Place(place.file, f"{place.pointer}/base"))
+        case _:
+            return None
+
+
+def _deliverable(full: str, entry: Mapping[str, Any], run: Mapping[str, Any] | None, place: Place,
+                 bases: Mapping[str, Base]) -> Deliverable:
     return Deliverable(
         id=full, kind=entry["kind"], path=_leading(entry["path"]), run=run["id"] if run else None,
         purpose=entry.get("purpose"), format=entry.get("format"), priority=_priority(entry, run),
         depth=_depth(entry.get("reload", {}).get("depth")),
         files=[DeclaredFile(_leading(declared["path"]), _whole(declared.get("bytes")), declared.get("sha256"))
                for declared in entry.get("files", ())],
-        place=place)
+        place=place, file_columns=entry.get("file_columns", ()), base=_base_of(entry, place, bases),
+        merged_from=entry.get("merged_from"))
 
 
 def _whole(number: float | None) -> int | None:

@@ -13,14 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import paths, snapshot
+from . import bases, paths, snapshot
+from .base_lookup import Shelf
+from .bases import Said
 from .checks.identifiers import is_aside
-from .inventory import Entry, Inventory
+from .discovery import containers
+from .inventory import FOLDER, Entry, Inventory
 from .snapshot import MANIFEST, PLAN, Snapshot
 
 _SLUG = re.compile(r"[^A-Za-z0-9._-]+")
-_MODEL_FILES = frozenset({
-    "config.json", "adapter_config.json", "model_index.json", "modules.json", "trainer_state.json", ".metadata"})
 _RUN_FOLDERS = frozenset({"runs", "outputs", "output", "results", "experiments", "models", "checkpoints"})
 _KINDS: Sequence[tuple[str, re.Pattern[str]]] = tuple((kind, re.compile(pattern, re.I)) for kind, pattern in (
     ("instructions", r"(^|/)(instructions|reload|how.?to)[^/]*\.(md|txt|rst)$"),
@@ -37,16 +38,17 @@ class Refused(Exception):
     """A draft that is not written; the text says why."""
 
 
-def write(directory: Path) -> tuple[Path, Mapping[str, Any]]:
+def write(directory: Path, shelf: Shelf) -> tuple[Path, Mapping[str, Any]]:
     """Write ``manifest.json`` into a directory that has none and return its path and content.
 
-    Raises `Refused` when one is there already (also an unusable one) or nothing is there to list.
+    ``shelf`` knows the base models of this machine. Raises `Refused` when one is there already (also an unusable one) or
+    nothing is there to list.
     """
     taken = snapshot.take(directory)
     target = Path(taken.inventory.root, MANIFEST)
     if MANIFEST in taken.inventory.by_path:
         raise Refused(f"{target} exists and is never overwritten; move it away to have a new draft")
-    content = draft(taken)
+    content = draft(taken, shelf)
     if not content["runs"] and not content["deliverables"]:
         raise Refused(f"{taken.inventory.root} holds nothing to list")
     _create(target, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
@@ -70,15 +72,16 @@ def _create(target: Path, text: str) -> None:
             os.unlink(temporary)
 
 
-def draft(taken: Snapshot) -> dict[str, Any]:
+def draft(taken: Snapshot, shelf: Shelf) -> dict[str, Any]:
     """The manifest that a snapshot suggests, with a ``todo`` list of what only a person knows."""
     inventory = taken.inventory
     runs: dict[str, list[dict[str, Any]]] = {}
     top: list[dict[str, Any]] = []
     for path, kind in _deliverables(taken):
-        run, rest = _run_of(path)
+        run, rest = _run_of(path, is_folder=_is_folder(inventory, path))
         entries = runs.setdefault(run, []) if run else top
-        entries.append({"id": _unique(rest, entries), "kind": kind, "path": path, "files": _files(inventory, path, taken)})
+        entries.append({"id": _unique(rest or kind, entries), "kind": kind, "path": path or ".",
+                        "files": _files(inventory, path, taken)})
     content: dict[str, Any] = {
         "manifest_version": 1,
         "campaign": _slug(posixpath.basename(inventory.root)) or "campaign",
@@ -88,45 +91,40 @@ def draft(taken: Snapshot) -> dict[str, Any]:
     }
     if (plan := inventory.by_path.get(PLAN)) is not None and taken.plan.data is not None:
         content["plan"] = {"path": plan.path, "sha256": hashlib.sha256(taken.plan.data).hexdigest()}
-    content["todo"] = list(_todo(content))
+    content["todo"] = [*_todo(content), *_fill_bases(content, inventory, shelf)]
     return content
 
 
 def _deliverables(taken: Snapshot) -> Iterator[tuple[str, str]]:
     """(path, kind) of everything that should be listed: folders of models as a whole, else single files."""
     inventory = taken.inventory
-    folders = _model_folders(taken)
+    folders = containers(inventory, taken.units)
+    yield from folders.items()
     weights = {file for unit in taken.units for file in unit.files}
-    for folder in folders:
-        yield folder, "adapter" if _has(inventory, folder, "adapter_config.json") else "checkpoint"
     for unit in taken.units:
-        if not any(paths.inside(unit.path, folder) for folder in folders) and paths.fault(unit.path) is None:
+        inside_a_model = any(paths.inside(unit.path, folder) for folder in folders)
+        if not unit.is_folder and not inside_a_model and paths.fault(unit.path) is None:
             yield unit.path, "checkpoint"
     for entry in inventory.entries:
-        inside_a_model = any(paths.inside(entry.path, folder) for folder in folders)
+        inside_a_model = any(folder and paths.inside(entry.path, folder) for folder in folders)
         if entry.kind == "file" and entry.size and entry.path not in weights and not inside_a_model \
                 and entry.path not in (MANIFEST, PLAN) and not is_aside(entry.path) and paths.fault(entry.path) is None:
             yield entry.path, next((kind for kind, pattern in _KINDS if pattern.search(entry.path)), "other")
 
 
-def _model_folders(taken: Snapshot) -> Sequence[str]:
-    """Folders that hold weights beside the configuration of a model: outermost ones only, never the top."""
-    candidates = {posixpath.dirname(unit.path) for unit in taken.units}
-    found: list[str] = []
-    for folder in sorted(folder for folder in candidates if paths.fault(folder) is None):
-        described = any(_has(taken.inventory, folder, name) for name in _MODEL_FILES)
-        if described and not any(paths.inside(folder, outer) for outer in found):
-            found.append(folder)
-    return found
+def _is_folder(inventory: Inventory, path: str) -> bool:
+    entry = inventory.resolve(path)
+    return entry is not None and entry.kind == FOLDER
 
 
-def _has(inventory: Inventory, folder: str, name: str) -> bool:
-    return paths.join(folder, name) in inventory.by_path
+def _run_of(path: str, *, is_folder: bool) -> tuple[str | None, str]:
+    """The run that a path suggests, and the rest of the path: ``runs/control/last.pt`` is of the run control.
 
-
-def _run_of(path: str) -> tuple[str | None, str]:
-    """The run that a path suggests, and the rest of the path: ``runs/control/last.pt`` is of the run control."""
+    Of a folder ``runs/control`` that is itself delivered nothing is left.
+    """
     parts = path.split("/")
+    if is_folder and len(parts) == 2 and parts[0].lower() in _RUN_FOLDERS and _slug(parts[1]):
+        return _slug(parts[1]), ""
     while len(parts) > 2 and parts[0].lower() in _RUN_FOLDERS:
         parts = parts[1:]
     kind = next((kind for kind, pattern in _KINDS if pattern.search(path)), None)
@@ -148,11 +146,14 @@ def _unique(name: str, entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _files(inventory: Inventory, path: str, taken: Snapshot) -> list[dict[str, Any]]:
-    members = dict(inventory.files(path))
+    """The files of a deliverable. Of the directory itself it has those that were recognised, of any other folder all."""
+    nested = [folder for folder in containers(inventory, taken.units) if folder != path and paths.inside(folder, path)]
+    members = dict(inventory.files(path)) if path else {}
     for unit in taken.units:
-        if unit.path == path:
+        if unit.path == path or (not path and not unit.is_folder):
             members |= {file: entry for file in unit.files if (entry := inventory.resolve(file)) is not None}
-    return [{"path": seen, "bytes": entry.size, "sha256": _sha256(inventory, entry)} for seen, entry in sorted(members.items())]
+    return [{"path": seen, "bytes": entry.size, "sha256": _sha256(inventory, entry)} for seen, entry in sorted(members.items())
+            if not any(paths.inside(seen, folder) for folder in nested)]
 
 
 def _sha256(inventory: Inventory, entry: Entry) -> str:
@@ -164,12 +165,46 @@ def _todo(content: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     yield {"pointer": "/campaign", "why": "the name of the directory was taken; say what the campaign is called"}
     if content["runs"]:
         yield {"pointer": "/runs", "why": "say of each run whether it was completed or aborted (with its reason), and its role"}
+
+
+def _fill_bases(content: Mapping[str, Any], inventory: Inventory, shelf: Shelf) -> Iterator[dict[str, str]]:
+    """Give every adapter its base as far as it is known here, and say which ones are still to be filled in."""
     for place, entry in _entries(content):
-        if entry["kind"] == "adapter":
-            yield {"pointer": f"{place}/base", "why": "say which base model the adapter belongs to, at which exact revision"}
+        found = {file["path"]: inventory.resolve(file["path"]) for file in entry["files"]
+                 if posixpath.basename(file["path"]) == bases.ADAPTER_CONFIG}
+        said = [bases.said(path, inventory.read(config, bases.LARGEST_CONFIG), inventory)
+                for path, config in sorted(found.items()) if config is not None]
+        if not said:
+            if entry["kind"] == "adapter":
+                yield {"pointer": f"{place}/base", "why": "say which base model the adapter belongs to, at which exact revision"}
+            continue
+        base, doubt = _base(said[0], shelf)
+        if len({(one.text, one.revision) for one in said}) > 1:
+            base, doubt = None, "its adapters name different base models; list each adapter as a deliverable of its own"
+        if base is not None:
+            entry["base"] = base
+        if doubt is not None:
+            yield {"pointer": f"{place}/base", "why": doubt}
 
 
-def _entries(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _base(said: Said, shelf: Shelf) -> tuple[dict[str, str] | None, str | None]:
+    """The base that an adapter's configuration names, with the commit if it or this machine knows it; and what is open."""
+    if said.folder is not None:
+        return {"model": said.name or posixpath.basename(said.folder) or "base", "path": said.folder or "."}, None
+    if said.name is not None and said.exact is not None:
+        return {"model": said.name, "revision": said.exact}, None
+    text = said.name or said.text
+    known = shelf.known(text) if text is not None else None
+    if known is not None:
+        doubt = None if known.sure else f"{known.where}, and other commits are there: say which one it was trained on"
+        return {"model": known.name, "revision": known.commit}, doubt
+    if said.name is None:
+        return None, "say which base model the adapter belongs to, at which exact revision" + (
+            f" (the adapter only names a path, {said.text})" if said.text is not None else "")
+    return {"model": said.name}, f"say at which revision of {said.name} it was trained: the commit of 40 hexadecimal digits"
+
+
+def _entries(content: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, entry in enumerate(content["deliverables"]):
         yield f"/deliverables/{number}", entry
     for index, run in enumerate(content["runs"]):

@@ -6,14 +6,19 @@ import contextlib
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
-from typing import Any
+from typing import Any, BinaryIO
 
+from . import bases, merging
+from .base_lookup import Absent, Found, Known, Shelf, open_spec
+from .bases import Statement
 from .campaign import Campaign, Deliverable
+from .formats import formats
 from .formats.base import HEAD, Depth, FileFacts, Reading, Unit
 from .inventory import FILE, Entry, Inventory
-from .reload.protocol import Answer, Death, FileSpec, Job, Progress
+from .merging import Difference
+from .reload.protocol import Answer, BaseFiles, Death, FileSpec, Job, Progress
 
 Runner = Callable[[Job, Callable[[Progress], None] | None], Answer]
 
@@ -29,18 +34,22 @@ def version(package: str) -> str:
 class Files:
     """The evidence of one campaign. ``runner`` reloads a job in a fresh process.
 
-    ``digest`` says that the reload is to take the SHA-256 of every file that it reads, for the report.
+    ``digest`` says that the reload is to take the SHA-256 of every file that it reads, for the report. ``shelf`` knows where base
+    models lie; without one only those inside the campaign are found.
     ``on_progress`` may be set while a check runs, to hear how far a reload is.
     """
 
-    def __init__(self, inventory: Inventory, runner: Runner, *, digest: bool) -> None:
+    def __init__(self, inventory: Inventory, runner: Runner, *, digest: bool, shelf: Shelf | None = None) -> None:
         self.on_progress: Callable[[Progress], None] | None = None
         self._inventory = inventory
         self._runner = runner
         self._digest = digest
+        self._shelf = shelf or Shelf()
         self._heads: dict[str, bytes] = {}
         self._digests: dict[str, str] = {}
-        self._results: dict[tuple[str, Depth], tuple[Reading | None, Death | None]] = {}
+        self._results: dict[tuple[Unit, Depth], tuple[Reading | None, Death | None]] = {}
+        self._statements: dict[str, Statement] = {}
+        self._bases: int | None = None  # how many base models the campaign names
 
     @functools.cached_property
     def torch_version(self) -> str:
@@ -53,6 +62,10 @@ class Files:
             self._heads[entry.path] = self._inventory.read(entry, HEAD)
         return self._heads[entry.path]
 
+    def content(self, entry: Entry, limit: int) -> bytes:
+        """The first ``limit`` bytes of a regular file; OSError as for `head`."""
+        return self._inventory.read(entry, limit)
+
     def sha256(self, entry: Entry) -> str:
         """The SHA-256 of a regular file, in hexadecimal; OSError as for `head`."""
         if entry.path not in self._digests:
@@ -60,18 +73,59 @@ class Files:
                 self._digests[entry.path] = hashlib.file_digest(file, "sha256").hexdigest()
         return self._digests[entry.path]
 
+    def stated_base(self, campaign: Campaign, deliverable: Deliverable) -> Statement:
+        """What the manifest and the adapter configurations say of a deliverable's base."""
+        if deliverable.id not in self._statements:
+            self._statements[deliverable.id] = bases.statement(campaign, deliverable, self.content)
+        return self._statements[deliverable.id]
+
+    def base(self, campaign: Campaign, deliverable: Deliverable) -> Found | Absent | None:
+        """Where a deliverable's base lies, or why it is not at hand; None where none is named."""
+        wanted = self.stated_base(campaign, deliverable).wanted
+        if wanted is None:
+            return None
+        if self._bases is None:
+            all_wanted = [self.stated_base(campaign, d).wanted for d in campaign.deliverables if bases.has_base(campaign, d)]
+            self._bases = len({other.title.casefold() for other in all_wanted if other is not None})
+        return self._shelf.find(wanted, campaign.inventory, only=self._bases == 1)
+
+    def base_sha256(self, found: Found, file: FileSpec) -> str:
+        """The SHA-256 of a file of a base; OSError as for `head`."""
+        entry = self._inventory.by_path.get(file.target) if found.inside is not None else None
+        return self._shelf.sha256(found, file) if entry is None else self.sha256(entry)
+
+    def known_base(self, text: str) -> Known | None:
+        """The commit of a base model, by its name or the path of a directory that was given, as far as this machine knows it."""
+        return self._shelf.known(text)
+
+    def merged(self, campaign: Campaign, deliverable: Deliverable, adapter: Deliverable, found: Found) -> Difference | str:
+        """How a merged model differs from its base, or why that cannot be said; OSError as for `head`."""
+        theirs = [merging.File(file.path, file.size, functools.partial(self._stream_base, found, file))
+                  for file in found.files.files if _holds_tensors(file.path)]
+        return merging.compare(self._tensor_files(campaign, deliverable), theirs, self._tensor_files(campaign, adapter))
+
+    def _tensor_files(self, campaign: Campaign, deliverable: Deliverable) -> Sequence[merging.File]:
+        return [merging.File(path, entry.size, functools.partial(self._stream, entry))
+                for path, entry in campaign.files_of(deliverable).items() if _holds_tensors(path)]
+
+    def _stream(self, entry: Entry) -> BinaryIO:
+        return os.fdopen(self._inventory.open(entry), "rb", buffering=0)
+
+    def _stream_base(self, found: Found, file: FileSpec) -> BinaryIO:
+        return os.fdopen(open_spec(found, file), "rb", buffering=0)
+
     def reload(self, campaign: Campaign, deliverable: Deliverable) -> Answer:
         """The reload of all the checkpoints of a deliverable; what another deliverable has read is not read again."""
         units = campaign.units_of(deliverable)
-        depth = min(campaign.asked.max_depth or Depth.PROBE, Depth.TENSORS)
-        open_units = [unit for unit in units if (unit.path, depth) not in self._results]
+        depth = min(campaign.asked.max_depth or Depth.PROBE, Depth.MODEL)
+        open_units = [unit for unit in units if (unit, depth) not in self._results]
         seconds, log = 0.0, ""
         if open_units:
-            answer = self._runner(self._job(open_units, depth), self.on_progress)
+            answer = self._runner(self._job(open_units, depth, self._base_files(campaign, deliverable)), self.on_progress)
             seconds, log = answer.seconds, answer.log
             for unit, reading, death in zip(open_units, answer.readings, answer.deaths, strict=True):
-                self._results[unit.path, depth] = reading, death
-        results = [self._results[unit.path, depth] for unit in units]
+                self._results[unit, depth] = reading, death
+        results = [self._results[unit, depth] for unit in units]
         return Answer([reading for reading, _ in results], [death for _, death in results], seconds, log)
 
     def learned(self, campaign: Campaign, deliverable: Deliverable, check: str) -> dict[str, Any]:
@@ -82,11 +136,10 @@ class Files:
         units = campaign.units_of(deliverable)
         if check != "reload":
             return {"files": self._hashed(campaign, deliverable)} if self._digest and check == "content" else {}
-        results = [result for unit in units for (path, _), result in self._results.items() if path == unit.path]
-        readings = [reading for reading, _ in results if reading is not None]
-        depths = [reading.depth if reading is not None else None for reading, _ in results]
+        results = {unit: result for unit in units for (known, _), result in self._results.items() if known == unit}
+        readings = [reading for reading, _ in results.values() if reading is not None]
         return {
-            "depth": min((d for d in depths if d is not None), default=None) if None not in depths else None,
+            "depth": reached({unit: reading.depth if reading is not None else None for unit, (reading, _) in results.items()}),
             "format": ", ".join(sorted({unit.format for unit in units})) or None,
             "bytes_read": sum(reading.bytes_read for reading in readings),
             "files": [file for reading in readings for file in reading.files],
@@ -101,11 +154,32 @@ class Files:
                     found.append(FileFacts(path, entry.size, self.sha256(entry)))
         return found
 
-    def _job(self, units: Sequence[Unit], depth: Depth) -> Job:
+    def _base_files(self, campaign: Campaign, deliverable: Deliverable) -> BaseFiles | None:
+        is_adapter = bases.has_base(campaign, deliverable) and deliverable.merged_from is None
+        found = self.base(campaign, deliverable) if is_adapter else None
+        return found.files if isinstance(found, Found) else None
+
+    def _job(self, units: Sequence[Unit], depth: Depth, base: BaseFiles | None) -> Job:
         specs = []
         for path in dict.fromkeys(path for unit in units for path in unit.files):
             entry = self._inventory.resolve(path)
             if entry is not None and entry.kind == FILE:
                 specs.append(FileSpec(path, entry.path, entry.device, entry.inode, entry.size, entry.mtime_ns))
-        return Job(self._inventory.root, units, specs, depth, self._digest)
+        return Job(self._inventory.root, units, specs, depth, self._digest, base)
 
+
+def _holds_tensors(path: str) -> bool:
+    return path.endswith(".safetensors")
+
+
+def reached(depths: Mapping[Unit, Depth | None]) -> Depth | None:
+    """How deep the reload of a deliverable went, None when some part of it was not read.
+
+    The part that lags behind what its format allows decides. When none does it is the deepest: the optimizer beside a model
+    that was rebuilt has no model of its own to rebuild.
+    """
+    known = [depth for depth in depths.values() if depth is not None]
+    if len(known) < len(depths) or not known:
+        return None
+    lagging = [depth for unit, depth in depths.items() if depth is not None and depth < formats()[unit.format].depth]
+    return min(lagging) if lagging else max(known)

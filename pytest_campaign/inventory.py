@@ -11,6 +11,7 @@ import functools
 import os
 import posixpath
 import stat
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -62,6 +63,23 @@ class Inventory:
         for entry in self.entries:
             children.setdefault(posixpath.dirname(entry.path), []).append(entry)
         return children
+
+    @functools.cached_property
+    def twins(self) -> Mapping[str, str]:
+        """The paths whose names in their folder are one name where case or the normal form makes no difference.
+
+        Each with another one of the same name. Windows and macOS compare like this.
+        """
+        first: dict[tuple[str, str], str] = {}
+        twins: dict[str, str] = {}
+        for entry in self.entries:
+            folder, name = posixpath.split(entry.path)
+            name = unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
+            other = first.setdefault((folder, name), entry.path)
+            if other != entry.path:
+                twins[entry.path] = other
+                twins.setdefault(other, entry.path)
+        return twins
 
     def children(self, folder: str) -> Sequence[Entry]:
         """What lies directly in a folder, in the order of the table."""

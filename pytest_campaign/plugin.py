@@ -22,6 +22,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                     help="Reload no deeper: header, tensors, model or probe.")
     group.addoption("--campaign-require-depth", metavar="DEPTH", dest="campaign_require_depth",
                     help="What is reloaded less deep stays unverified.")
+    group.addoption("--campaign-base-model", action="append", default=[], metavar="[NAME=]DIR", dest="campaign_base_model",
+                    help="Where a base model lies: its directory, or a Hugging Face cache (repeatable).")
     group.addoption("--campaign-report", action="append", default=[], metavar="FILE", dest="campaign_report",
                     help="Write a report; the suffix decides its form: .json (repeatable).")
     group.addoption("--campaign-draft", action="store_true", dest="campaign_draft",
@@ -32,10 +34,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                     help="Memory limit of a reload, for instance 8GiB (default: half of what is available).")
     group.addoption("--campaign-jobs", metavar="N", dest="campaign_jobs",
                     help="Reader threads of a reload (default: one for each core).")
-    settings: tuple[tuple[str, Literal["string", "float", "int"], str], ...] = (
+    settings: tuple[tuple[str, Literal["string", "float", "int", "linelist"], str], ...] = (
         ("plan", "string", "The reviewer's own copy of the plan, relative to the ini file."),
         ("max_depth", "string", "As --campaign-max-depth."),
         ("require_depth", "string", "As --campaign-require-depth."),
+        ("base_model", "linelist", "As --campaign-base-model, one a line, relative to the ini file."),
         ("timeout", "float", "As --campaign-timeout."),
         ("memory", "string", "As --campaign-memory."),
         ("jobs", "int", "As --campaign-jobs."),
@@ -79,5 +82,6 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     if not config.option.campaign_dir:
         raise pytest.UsageError("--campaign-draft needs --campaign-dir=DIR")
     from .cli import draft
+    from .settings import base_models
 
-    return draft([str(config.invocation_params.dir / directory) for directory in config.option.campaign_dir])
+    return draft([str(config.invocation_params.dir / directory) for directory in config.option.campaign_dir], base_models(config))

@@ -19,6 +19,7 @@ import pytest
 
 from . import __version__, checks, reporting, settings, snapshot
 from .arguments import SELECTION, STAND_IN, as_in_ids, take_over
+from .base_lookup import Shelf, hub_cache
 from .campaign import Campaign
 from .checks import Pair
 from .collection import Campaigns, CheckItem, Place, Tree, in_order, node_id, places
@@ -95,12 +96,13 @@ class Session:
         self._results: dict[tuple[Path, Pair], Result] = {}
         self._selected: set[tuple[Path, Pair]] = set()
         self._started = time.time()
+        self._shelf = Shelf(chosen.base_models, hub_cache(os.environ))
         self._subjects = {directory: self._subject(directory, taken) for directory, taken in snapshots.items()}
         self._trees = self._choose()
 
     def _subject(self, directory: Path, taken: Snapshot) -> Subject:
         campaign = snapshot.campaign(taken, self._settings.asked)
-        evidence = Files(campaign.inventory, self._reloader.run, digest=bool(self._settings.reports))
+        evidence = Files(campaign.inventory, self._reloader.run, digest=bool(self._settings.reports), shelf=self._shelf)
         return Subject(directory, campaign, evidence, places(campaign))
 
     def campaign(self, directory: Path) -> Campaign:

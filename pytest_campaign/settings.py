@@ -11,6 +11,8 @@ from typing import TypeVar
 
 import pytest
 
+from . import base_lookup
+from .base_lookup import Given
 from .campaign import Asked
 from .formats.base import Depth
 from .reload.limits import default_limits
@@ -22,12 +24,13 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What was asked of this session. ``plan`` and ``reports`` are absolute."""
+    """What was asked of this session. ``plan`` and ``reports`` are absolute; ``base_models`` are the places that were given."""
 
     plan: Path | None
     asked: Asked
     limits: Limits
     reports: tuple[Path, ...]
+    base_models: tuple[Given, ...]
 
 
 def parse_size(text: str) -> int:
@@ -77,7 +80,20 @@ def read(config: pytest.Config, workers: int) -> Settings:
                       memory=_setting(config, "memory", parse_size) or limits.memory,
                       threads=_setting(config, "jobs", _threads) or limits.threads),
         reports=tuple(Path(os.path.abspath(cwd / file)) for file in config.option.campaign_report),
+        base_models=base_models(config),
     )
+
+
+def base_models(config: pytest.Config) -> tuple[Given, ...]:
+    """The places of base models that were given on the command line, else in the ini file; UsageError for one that is none."""
+    option, key = config.option.campaign_base_model, "campaign_base_model"
+    inipath = config.inipath
+    base = config.invocation_params.dir if option or inipath is None else inipath.parent
+    source = base_lookup.OPTION if option else f"{key} in {inipath}"
+    try:
+        return tuple(base_lookup.parse(text, str(base)) for text in option or config.getini(key) or ())
+    except ValueError as error:
+        raise pytest.UsageError(f"{source}: {error}") from None
 
 
 def _setting(config: pytest.Config, name: str, parse: Callable[[str], T],

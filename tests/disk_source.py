@@ -18,6 +18,8 @@ class DiskSource:
     depth: Depth = Depth.TENSORS
     digest: bool = False
     threads: int = 1
+    base: DiskSource | None = None
+    base_name: str = ""
     done: int = 0
     workers: set[int] = dataclasses.field(default_factory=set)
 

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from pytest_campaign import snapshot
+from pytest_campaign.base_lookup import Shelf
 from pytest_campaign.documents import read_manifest
 from pytest_campaign.draft import Refused, draft, write
 
@@ -36,7 +37,7 @@ def put_weights(directory: Path, *paths: str) -> None:
 
 def listed(directory: Path) -> dict[str, tuple[str, str]]:
     """Full id -> (kind, path) of a draft, which must itself be a valid manifest."""
-    content = draft(snapshot.take(directory))
+    content = draft(snapshot.take(directory), Shelf())
     manifest, faults = read_manifest(json.dumps(content).encode())
     assert manifest is not None
     assert not faults
@@ -86,7 +87,7 @@ def test_a_path_that_no_manifest_may_name_is_left_out(tmp_path: Path, name: str)
 
 def test_sizes_and_digests_are_those_of_the_files(tmp_path: Path) -> None:
     put_weights(tmp_path, "last.pt")
-    [entry] = draft(snapshot.take(tmp_path))["deliverables"]
+    [entry] = draft(snapshot.take(tmp_path), Shelf())["deliverables"]
     data = (tmp_path / "last.pt").read_bytes()
     assert entry["files"] == [{"path": "last.pt", "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}]
 
@@ -94,7 +95,7 @@ def test_sizes_and_digests_are_those_of_the_files(tmp_path: Path) -> None:
 def test_a_plan_is_recorded_with_its_digest(tmp_path: Path) -> None:
     put_weights(tmp_path, "last.pt")
     put(tmp_path, {"plan.json": "{}"})
-    assert draft(snapshot.take(tmp_path))["plan"] == {"path": "plan.json", "sha256": hashlib.sha256(b"{}").hexdigest()}
+    assert draft(snapshot.take(tmp_path), Shelf())["plan"] == {"path": "plan.json", "sha256": hashlib.sha256(b"{}").hexdigest()}
 
 
 @pytest.mark.parametrize("there", ["file", "link", "folder"])
@@ -104,19 +105,19 @@ def test_nothing_is_overwritten(tmp_path: Path, there: str) -> None:
     {"file": lambda: target.write_text("mine"), "link": lambda: os.symlink("elsewhere", target), "folder": target.mkdir}[there]()
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(Refused, match="never overwritten"):
-        write(tmp_path)
+        write(tmp_path, Shelf())
     assert sorted(os.listdir(tmp_path)) == before
 
 
 def test_an_empty_directory_has_no_draft(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="nothing to list"):
-        write(tmp_path)
+        write(tmp_path, Shelf())
     assert not list(tmp_path.iterdir())
 
 
 def test_only_the_manifest_is_written(tmp_path: Path) -> None:
     put_weights(tmp_path, "runs/control/last.pt")
-    target, content = write(tmp_path)
+    target, content = write(tmp_path, Shelf())
     written: dict[str, Any] = json.loads(target.read_text())
     assert written == content
     assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", "runs"]

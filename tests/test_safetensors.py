@@ -67,7 +67,7 @@ def test_a_sound_file(path):
     assert reading.depth is Depth.TENSORS
     assert (reading.tensors, reading.elements, reading.bytes_read) == (4, 17, 64)
     assert reading.dtypes == {"F32": 2, "BF16": 1, "I64": 1}
-    assert sorted(reading.names) == sorted(TENSORS)
+    assert sorted(reading.layout) == sorted(TENSORS)
     assert reading.files[0].sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -76,7 +76,7 @@ def recognised(path):
 def test_sound(path):
     reading = sound(save(path))
     assert recognised(path) == ["torch legacy"]
-    assert (reading.names, reading.elements) == (list(TENSORS), 256 + 16 + 1)
+    assert (list(reading.layout), reading.elements) == (list(TENSORS), 256 + 16 + 1)
     assert (reading.dtypes, reading.bytes_read) == ({"F32": 2, "BF16": 1, "I64": 1}, 1024 + 32 + 8)
 
 

@@ -150,8 +150,8 @@ def test_sound(path, name):
     obj, names = SOUND[name]
     reading = sound(save(path, obj))
     assert recognised(path) == ["torch zip"]
-    assert reading.tensors == len(reading.names)
-    assert names is None or reading.names == names
+    assert reading.tensors == len(reading.layout)
+    assert names is None or list(reading.layout) == names
 
 
 def test_facts(path):
@@ -175,7 +175,7 @@ def test_optimizer_and_random_states(path):
     net(torch.ones(2)).sum().backward()
     optimizer.step()
     reading = sound(save(path, {"model": net.state_dict(), "optimizer": optimizer.state_dict(), "rng": torch.get_rng_state()}))
-    assert "optimizer.state.0.exp_avg" in reading.names
+    assert "optimizer.state.0.exp_avg" in reading.layout
 
 
 def test_tied_weights_are_two_tensors_on_one_storage(path):
@@ -447,7 +447,7 @@ def test_an_attack_is_not_run(path, tmp_path):
 def test_whole_module(path):
     """Its class is not needed to check its parameters."""
     reading = read(save(path, Net()))
-    assert reading.names == ["scale", "layer.weight", "layer.bias"]
+    assert list(reading.layout) == ["scale", "layer.weight", "layer.bias"]
     assert {problem.kind: problem.where for problem in reading.problems} == {
         ProblemKind.FOREIGN_CLASS: f"{__name__}.Net",
         ProblemKind.FRAMEWORK_CLASS: "torch.nn.modules.linear.Linear",
@@ -479,7 +479,7 @@ def test_data_classes_are_a_note_and_their_tensors_are_seen(path, obj):
 @pytest.mark.parametrize("obj", [Settings(w=torch.full((2,), math.nan)), {"w": torch.full((2,), math.nan).as_subclass(Subclass)}])
 def test_foreign_containers_and_tensors(path, obj):
     reading = read(save(path, obj))
-    assert (set(kinds(reading)), reading.names) == ({ProblemKind.FOREIGN_CLASS, ProblemKind.NAN}, ["w"])
+    assert (set(kinds(reading)), list(reading.layout)) == ({ProblemKind.FOREIGN_CLASS, ProblemKind.NAN}, ["w"])
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")

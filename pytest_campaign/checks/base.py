@@ -11,10 +11,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
+from ..base_lookup import Absent, Found, Known
+from ..bases import Statement
 from ..campaign import Campaign, Deliverable
 from ..findings import Finding, Rule
 from ..inventory import Entry
-from ..reload.protocol import Answer
+from ..merging import Difference
+from ..reload.protocol import Answer, FileSpec
 
 
 class Evidence(Protocol):
@@ -29,8 +32,32 @@ class Evidence(Protocol):
         """The first kilobyte of a regular file; OSError when it cannot be read or has changed."""
         ...
 
+    def content(self, entry: Entry, limit: int) -> bytes:
+        """The first ``limit`` bytes of a regular file; OSError as for `head`."""
+        ...
+
     def sha256(self, entry: Entry) -> str:
         """The SHA-256 of a regular file, in hexadecimal; OSError as for `head`."""
+        ...
+
+    def stated_base(self, campaign: Campaign, deliverable: Deliverable) -> Statement:
+        """What the manifest and the adapter configurations say of a deliverable's base."""
+        ...
+
+    def base(self, campaign: Campaign, deliverable: Deliverable) -> Found | Absent | None:
+        """Where a deliverable's base lies, or why it is not at hand; None where none is named."""
+        ...
+
+    def base_sha256(self, found: Found, file: FileSpec) -> str:
+        """The SHA-256 of a file of a base; OSError as for `head`."""
+        ...
+
+    def known_base(self, text: str) -> Known | None:
+        """The commit of a base model, by its name or the path of a directory that was given, as far as this machine knows it."""
+        ...
+
+    def merged(self, campaign: Campaign, deliverable: Deliverable, adapter: Deliverable, found: Found) -> Difference | str:
+        """How a merged model differs from its base, or why that cannot be said; OSError as for `head`."""
         ...
 
     def reload(self, campaign: Campaign, deliverable: Deliverable) -> Answer:

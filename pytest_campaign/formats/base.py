@@ -57,6 +57,24 @@ class ProblemKind(enum.StrEnum):
     PICKLE_PROTOCOL = "pickle-protocol"  # a pickle protocol that weights-only loading does not read
     NO_CHECKSUM = "no-checksum"  # the writer switched the container's checksums off
     WASTED_STORAGE = "wasted-storage"  # a small view of a large storage was saved
+    NO_WEIGHTS = "no-weights"  # a configuration of a model or an adapter without its weights
+    CONFIGURATION = "configuration"  # a configuration file that cannot be used, or contradicts what lies beside it
+    FILE_MISSING = "file-missing"  # a file that a configuration names is absent
+    WRAPPER_PREFIX = "wrapper-prefix"  # names of tensors with the prefix of a wrapper (compile, DDP, FSDP)
+    MISSING_TENSORS = "missing-tensors"  # tensors that the model or the adapter needs are absent
+    SHAPE = "shape"  # a tensor has another shape than the configuration says, or none
+    UNEXPECTED_TENSORS = "unexpected-tensors"  # tensors of the model's own name space that it does not take
+    EXTRA_TENSORS = "extra-tensors"  # tensors that the model does not take and does not need: a head, a buffer
+    TIED_COPY = "tied-copy"  # two tensors that are tied were stored with different values
+    TIED_NAME = "tied-name"  # of two tied tensors the one was stored whose name is derived
+    WEIGHTS_DISAGREE = "weights-disagree"  # two files of the same weights hold different values
+    QUANTISATION = "quantisation"  # quantised weights without the state that makes numbers of them
+    VOCABULARY = "vocabulary"  # the tokenizer has ids that the embedding has no row for
+    NO_VOCABULARY = "no-vocabulary"  # the settings of a tokenizer without its vocabulary
+    UNTRAINED = "untrained"  # an adapter that changes nothing
+    UNKNOWN_SETTING = "unknown-setting"  # a setting that the library drops
+    NEWER_LIBRARY = "newer-library"  # written by a newer library than the one that reads
+    NOT_REBUILT = "not-rebuilt"  # why the model was not rebuilt, although nothing is wrong with the files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,13 +104,29 @@ class FileFacts:
 
 
 @dataclasses.dataclass(frozen=True)
+class Placed:
+    """One tensor: its type (as safetensors writes it) and shape, and where its values lie.
+
+    ``offset`` is None when they do not lie one behind the other in the order of the shape. ``zero``: its values were looked
+    at, and every one of them is zero.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    path: str
+    offset: int | None
+    length: int
+    zero: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class Reading:
     """What was learned from one checkpoint.
 
     ``depth`` is how deep the reading really went, None when not even the structure could be read.
     ``tensors`` counts tensors, ``elements`` their elements and ``dtypes`` the tensors of each dtype.
-    ``bytes_read`` counts the bytes of tensor data that were looked at. ``names`` are the tensors by name where the
-    format knows them all, for comparison inside the child: they are not sent to the parent.
+    ``bytes_read`` counts the bytes of tensor data that were looked at. ``layout`` are the tensors by name where the
+    format knows them all, for comparison inside the child: it is not sent to the parent.
     """
 
     format: str
@@ -103,7 +137,7 @@ class Reading:
     elements: int = 0
     dtypes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     bytes_read: int = 0
-    names: Sequence[str] = ()
+    layout: Mapping[str, Placed] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,13 +164,18 @@ HEAD = 1024
 class Unit:
     """One thing to reload: a checkpoint file, or a set of files that only make sense together.
 
-    ``path`` names it (the file, or the index of a set); ``files`` are the regular files that belong to it,
-    all relative to the campaign directory.
+    ``path`` names it (the file, the index of a set, or the folder); ``files`` are the regular files that belong to it, all
+    relative to the campaign directory. ``hollow``: it has the configuration of a model and no weights.
     """
 
     format: str
     path: str
     files: tuple[str, ...]
+    hollow: bool = False
+
+    @property
+    def is_folder(self) -> bool:
+        return self.path not in self.files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,11 +191,15 @@ class Source(Protocol):
 
     ``open`` gives an unbuffered binary file that was opened once and compared with the file table (it raises
     OSError otherwise); ``size`` is the size in the table. ``advance(n)`` reports n more bytes of work done.
+    ``base`` reaches the files of the base model in the same way, by their paths in its folder (``config.json``); None
+    when there is none or it is not at hand. ``base_name`` is what a message calls it.
     """
 
     depth: Depth  # go no deeper
     digest: bool  # take the SHA-256 of every file in the same pass
     threads: int  # reader threads that may be used
+    base: Source | None
+    base_name: str
 
     def open(self, path: str) -> BinaryIO: ...
     def size(self, path: str) -> int: ...
@@ -172,9 +215,11 @@ def _nothing(folder: Folder) -> Iterator[Unit]:
 class Format:
     """One checkpoint format.
 
-    ``depth`` is the deepest level that ``read`` reaches without foreign code. ``recognise`` decides about a
-    single file by its content; ``gather`` finds sets of files in a folder (they win over single files).
-    ``read(unit, source)`` runs in the child; ``concurrent`` says that several threads may be in it at the same time.
+    ``depth`` is the deepest level that ``read`` reaches, `Depth.MODEL` with the libraries of the framework.
+    ``recognise`` decides about a single file by its content; ``gather`` finds sets of files in a folder (they win over
+    single files). ``read(unit, source)`` runs in the child; ``concurrent`` says that several threads may be in it at the
+    same time. ``preload`` are modules that `Depth.MODEL` needs and that are imported once for all children; one that
+    cannot be imported is no fault.
     """
 
     name: str
@@ -183,12 +228,13 @@ class Format:
     recognise: Callable[[Candidate], bool] = lambda candidate: False
     gather: Callable[[Folder], Iterator[Unit]] = _nothing
     concurrent: bool = False
+    preload: tuple[str, ...] = ()
 
 
 def to_json(reading: Reading) -> dict[str, Any]:
     """The reading as plain JSON data."""
-    data = dataclasses.asdict(dataclasses.replace(reading, names=(), dtypes=dict(reading.dtypes)))
-    del data["names"]
+    data = dataclasses.asdict(dataclasses.replace(reading, layout={}, dtypes=dict(reading.dtypes)))
+    del data["layout"]
     data["depth"] = reading.depth.label if reading.depth is not None else None
     return data
 

@@ -24,6 +24,7 @@ MAGIC = b"GGUF"
 MOST_TENSORS = 100_000
 MOST_KEYS = 100_000
 MOST_STRINGS = 5_000_000  # in arrays of the metadata; vocabularies have some hundred thousand
+LONGEST_TEXT = 4096  # bytes of a text of the metadata that is looked at
 LONGEST_NAME = 1000  # bytes of a key or of a tensor's name; ggml itself allows 63 for a tensor
 DEEPEST_ARRAY = 4
 MOST_DIMENSIONS = 4  # GGML_MAX_DIMS
@@ -216,6 +217,29 @@ def _parse(cursor: _Cursor) -> Header:
                      "general.alignment")
     tensors = _tensor_infos(cursor, tensor_count)
     return Header(tensors, values, alignment, _aligned(cursor.at, alignment))
+
+
+def texts(data: bytes, size: int) -> Iterator[tuple[str, str]]:
+    """The keys of the metadata with a text of at most `LONGEST_TEXT` bytes, and the text.
+
+    ``data`` is the beginning of a file of ``size`` bytes. It ends where the data ends or makes no sense.
+    """
+    cursor = _Cursor(io.BytesIO(data), size)
+    try:
+        cursor.take(len(MAGIC))
+        _version(cursor.number("<I"))
+        tensor_count, key_count = cursor.number("<Q"), cursor.number("<Q")
+        strings = MOST_STRINGS
+        for _ in range(min(key_count, MOST_KEYS) if tensor_count <= MOST_TENSORS else 0):
+            key, kind = cursor.name(), cursor.number("<I")
+            if kind != _STRING:
+                strings = _skip_value(cursor, kind, strings, 0)
+            elif (length := cursor.number("<Q")) > LONGEST_TEXT:
+                cursor.skip(length)
+            else:
+                yield key, cursor.take(length).decode("utf-8", "replace")
+    except (_Fault, OSError):
+        pass
 
 
 def _version(version: int) -> None:

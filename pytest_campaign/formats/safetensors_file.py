@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, TypeGuard
 
 from ..readers import strict_json
-from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
+from .base import Candidate, Depth, FileFacts, Format, Placed, Problem, ProblemKind, Reading, Source, Unit
 from .streaming import Segment, exactly, never_written, non_finite, scan
 
 NAME = "safetensors"
@@ -53,6 +53,10 @@ class Tensor:
         for size in self.shape:
             product = min(product * size, _LARGEST_SIZE)
         return product
+
+    def placed(self, path: str, start: int) -> Placed:
+        """Where the values lie in the file ``path``, whose data begins at ``start``."""
+        return Placed(self.dtype, tuple(self.shape), path, start + self.start, self.end - self.start)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +105,7 @@ def read(unit: Unit, source: Source) -> Reading:
         if not header.tensors:
             problems.append(Problem(ProblemKind.NO_TENSORS, path, "0 tensors", "at least one tensor"))
         depth, bytes_read = Depth.HEADER, 0
+        zero: Sequence[bool] = [False] * len(header.tensors)
         if header.end > size:
             facts = _facts(path, file, size, source)
         else:
@@ -111,6 +116,7 @@ def read(unit: Unit, source: Source) -> Reading:
                 facts = FileFacts(path, size, result.sha256)
                 names = [tensor.name for tensor in header.tensors]
                 problems += non_finite(path, zip(names, result.segments, strict=True))
+                zero = [found.zero for found in result.segments]
                 depth, bytes_read = Depth.TENSORS, header.end - header.start
             else:
                 facts = _facts(path, file, size, source)
@@ -123,7 +129,8 @@ def read(unit: Unit, source: Source) -> Reading:
         elements=sum(tensor.elements for tensor in header.tensors),
         dtypes=collections.Counter(tensor.dtype for tensor in header.tensors),
         bytes_read=bytes_read,
-        names=[tensor.name for tensor in header.tensors],
+        layout={tensor.name: dataclasses.replace(tensor.placed(path, header.start), zero=is_zero)
+                for tensor, is_zero in zip(header.tensors, zero, strict=True)},
     )
 
 
@@ -152,6 +159,15 @@ def parse(file: BinaryIO, size: int) -> Header:
     _layout(tensors)
     start = _LENGTH + len(data)
     return Header(tensors, start, start + (tensors[-1].end if tensors else 0))
+
+
+def header(file: BinaryIO, size: int) -> Header | None:
+    """The header of a whole file; None when it cannot be used or the data ends early."""
+    try:
+        found = parse(file, size)
+    except _Fault:
+        return None
+    return found if found.end <= size else None
 
 
 def _header_bytes(file: BinaryIO, size: int) -> bytes:

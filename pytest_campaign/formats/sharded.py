@@ -184,6 +184,7 @@ def read(unit: Unit, source: Source) -> Reading:
         elements=sum(reading.elements for reading in readings.values()),
         dtypes=dtypes,
         bytes_read=sum(reading.bytes_read for reading in readings.values()),
+        layout={name: placed for reading in readings.values() for name, placed in reading.layout.items()},
     )
 
 
@@ -263,8 +264,8 @@ def _against_names(path: str, index: Index, readings: Mapping[str, Reading]) -> 
 
     Only shards whose names are all known can be compared.
     """
-    held = {shard: set(reading.names) for shard, reading in readings.items()
-            if reading.depth is not None and len(reading.names) == reading.tensors}
+    held = {shard: set(reading.layout) for shard, reading in readings.items()
+            if reading.depth is not None and len(reading.layout) == reading.tensors}
     holders: dict[str, list[str]] = {}
     for shard, names in held.items():
         for tensor in names:
@@ -352,6 +353,8 @@ class _Share:
         self.depth = source.depth
         self.digest = source.digest
         self.threads = threads
+        self.base = source.base
+        self.base_name = source.base_name
         self._source = source
         self._lock = threading.Lock()
         self._stopped = False

@@ -64,13 +64,15 @@ class Segment:
 class Found:
     """What was seen in one segment; ``crc32`` is None unless it was asked for.
 
-    ``mask``: zeros and minus infinity and nothing else, both at least once, as an additive attention mask holds.
+    ``mask``: zeros and minus infinity and nothing else, both at least once, as an additive attention mask holds. ``zero``:
+    zeros and nothing else, in a floating point type.
     """
 
     crc32: int | None = None
     nan: bool = False
     infinite: bool = False
     mask: bool = False
+    zero: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,7 +249,8 @@ class _Seen:
 
     def found(self) -> Found:
         mask = self.infinite and self.zero and not (self.nan or self.plus_infinity or self.ordinary)
-        return Found(self.crc32, self.nan, self.infinite, mask)
+        zero = self.zero and not (self.nan or self.infinite or self.ordinary)
+        return Found(self.crc32, self.nan, self.infinite, mask, zero)
 
 
 class _Eye:

@@ -104,7 +104,7 @@ def read(unit: Unit, source: Source) -> Reading:
         sum(tensor.elements for tensor in tensors),
         collections.Counter(tensor.dtype for tensor in tensors),
         values.bytes_read,
-        [tensor.name for tensor in tensors],
+        values.layout,
     )
 
 

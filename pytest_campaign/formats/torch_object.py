@@ -111,6 +111,16 @@ class Tensor:
         """Whether every byte between ``start`` and ``stop`` is the tensor's."""
         return self.elements * self.item >= self.stop - self.start
 
+    @property
+    def in_order(self) -> bool:
+        """Whether the elements lie one behind the other, the last dimension running fastest."""
+        step = 1
+        for size, stride in zip(reversed(self.shape), reversed(self.stride), strict=True):
+            if size > 1 and stride != step:
+                return False
+            step *= size
+        return True
+
 
 def refused_names(survey: Survey, path: str) -> tuple[list[Problem], list[Name]]:
     """What is to be said of the names that a pickle asks for, and those that need a stand-in.

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from .base import Depth, Problem, ProblemKind, Source
+from .base import Depth, Placed, Problem, ProblemKind, Source
 from .streaming import Found, Segment, exactly, never_written, non_finite, scan
 from .torch_object import Tensor
 
@@ -30,11 +30,12 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Values:
-    """What reading the parts gave; ``bytes_read`` counts the bytes of storages."""
+    """What reading the parts gave; ``bytes_read`` counts the bytes of storages, ``layout`` has the tensors by name."""
 
     problems: Sequence[Problem]
     sha256: str | None
     bytes_read: int
+    layout: Mapping[str, Placed]
 
 
 def read_values(file: BinaryIO, size: int, parts: Sequence[Part], tensors: Sequence[Tensor], path: str, source: Source) -> Values:
@@ -45,7 +46,7 @@ def read_values(file: BinaryIO, size: int, parts: Sequence[Part], tensors: Seque
     segments = [_segment(part, users) for part in parts]
     problems = list(never_written(path, file, size, segments))
     if source.depth < Depth.TENSORS:
-        return Values(problems, scan(file, size, (), source).sha256 if source.digest else None, 0)
+        return Values(problems, scan(file, size, (), source).sha256 if source.digest else None, 0, _layout(parts, tensors, path))
     result = scan(file, size, segments, source)
     wrong = [
         (part, segment, found)
@@ -71,7 +72,16 @@ def read_values(file: BinaryIO, size: int, parts: Sequence[Part], tensors: Seque
         if part.key is not None and part.key not in broken:
             named += judged.tensors(part, found, [tensor for tensor in users.get(part.key, ()) if _is_tested(tensor)])
     problems += non_finite(path, named)
-    return Values(problems, result.sha256, sum(part.length for part in parts if part.key is not None))
+    zero = {name for name, found in named if found.zero}
+    layout = {name: dataclasses.replace(placed, zero=name in zero) for name, placed in _layout(parts, tensors, path).items()}
+    return Values(problems, result.sha256, sum(part.length for part in parts if part.key is not None), layout)
+
+
+def _layout(parts: Sequence[Part], tensors: Sequence[Tensor], path: str) -> dict[str, Placed]:
+    begins = {part.key: part.offset for part in parts if part.key is not None}
+    return {tensor.name: Placed(tensor.dtype, tensor.shape, path,
+                                begins[tensor.key] + tensor.start if tensor.in_order and tensor.key in begins else None,
+                                tensor.elements * tensor.item) for tensor in tensors}
 
 
 def _is_tested(tensor: Tensor) -> bool:
@@ -132,6 +142,7 @@ class _Again:
     def __init__(self, source: Source) -> None:
         self.open, self.size, self.exists = source.open, source.size, source.exists
         self.depth, self.threads, self.digest = source.depth, source.threads, False
+        self.base, self.base_name = source.base, source.base_name
 
     def advance(self, count: int) -> None:
         pass

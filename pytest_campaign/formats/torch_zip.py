@@ -97,6 +97,7 @@ def _read_archive(path: str, size: int, file: BinaryIO, archive: Archive, source
     return dataclasses.replace(
         _reading(path, size, Depth.TENSORS if deep else Depth.HEADER, problems, values.sha256, tensors or ()),
         bytes_read=values.bytes_read,
+        layout=values.layout,
     )
 
 
@@ -172,7 +173,6 @@ def _reading(
         len(tensors),
         sum(tensor.elements for tensor in tensors),
         collections.Counter(tensor.dtype for tensor in tensors),
-        names=[tensor.name for tensor in tensors],
     )
 
 

@@ -7,6 +7,7 @@ with its first death: after a failed reading the state of the process is not kno
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import importlib
@@ -19,11 +20,11 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, NoReturn, cast
 
 from ..formats import formats
-from ..formats.base import Depth, Unit, to_json
+from ..formats.base import Depth, Source, Unit, to_json
 from ..inventory import Changed, identity, open_file
 from . import limits
 from .protocol import Death, DeathKind, FileSpec, Job, Limits, decode_job
@@ -51,6 +52,12 @@ def preload() -> str | None:
     return None
 
 
+def modules_for(job: Job) -> Sequence[str]:
+    """The modules of frameworks that the units of a job need to be read as deep as it asks."""
+    known = [formats()[unit.format] for unit in job.units if unit.format in formats()]
+    return list(dict.fromkeys(name for form in known if job.depth >= Depth.MODEL for name in form.preload))
+
+
 def main(job_descriptor: int, result: int, log: int, folder: str, parent: int) -> NoReturn:
     """Run one job and end the process.
 
@@ -72,6 +79,9 @@ def main(job_descriptor: int, result: int, log: int, folder: str, parent: int) -
     with os.fdopen(job_descriptor, "rb") as file:
         file.seek(0)
         job, bounds = decode_job(file.read())
+    for name in modules_for(job):  # before the limit of memory, which is for the files
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
     limits.restrict(bounds.memory)
     channel.send(_line({"ready": True}))
     for unit in job.units:
@@ -132,10 +142,16 @@ class _ChangedFile(Changed):
 class JobSource:
     """The `pytest_campaign.formats.base.Source` of one unit: files of the job only, each compared before and after."""
 
-    def __init__(self, job: Job, bounds: Limits, channel: Channel) -> None:
+    def __init__(self, job: Job, bounds: Limits, channel: Channel | None) -> None:
+        """With ``channel`` the work is reported there."""
         self.depth: Depth = job.depth
         self.digest = job.digest
         self.threads = bounds.threads
+        self.base: Source | None = None
+        self.base_name = ""
+        if job.base is not None:
+            own = Job(job.base.root, (), job.base.files, job.depth)
+            self.base, self.base_name = JobSource(own, bounds, None), job.base.name
         self._root = job.root
         self._files = {file.path: file for file in job.files}
         self._opened: list[_WatchedFile] = []
@@ -163,6 +179,8 @@ class JobSource:
         return path in self._files
 
     def advance(self, count: int) -> None:
+        if self._channel is None:
+            return
         with self._lock:
             self._done += count
             now = time.monotonic()

@@ -21,6 +21,7 @@ _FIXED = {
     "CUDA_VISIBLE_DEVICES": "",  # CUDA does not survive a fork and needs no limit of address space
     "HF_DATASETS_OFFLINE": "1",
     "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",
     "MALLOC_ARENA_MAX": "2",  # an arena per thread would count 64 MiB of address space each
@@ -31,6 +32,7 @@ _FIXED = {
     "TOKENIZERS_PARALLELISM": "false",
     "TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1",
     "TRANSFORMERS_OFFLINE": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
 }
 
 

@@ -28,14 +28,32 @@ class FileSpec:
 
 
 @dataclasses.dataclass(frozen=True)
+class BaseFiles:
+    """The base model that the adapters of a job belong to, where it is at hand.
+
+    ``name`` is what a message calls it. ``root`` is the directory under which its files lie (absolute); each file's ``path``
+    is relative to the model folder (``config.json``, ``model.safetensors``), its ``target`` relative to ``root`` and free
+    of links (in a Hugging Face cache: the blob). Only its configuration and the headers of its weights are read.
+    """
+
+    name: str
+    root: str
+    files: Sequence[FileSpec]
+
+
+@dataclasses.dataclass(frozen=True)
 class Job:
-    """One deliverable to reload: its units, the files that may be opened, and how much is wanted."""
+    """One deliverable to reload: its units, the files that may be opened, and how much is wanted.
+
+    ``base`` is the base model of its adapters, None when they have none or it is not at hand.
+    """
 
     root: str
     units: Sequence[Unit]
     files: Sequence[FileSpec]
     depth: Depth = Depth.TENSORS
     digest: bool = False
+    base: BaseFiles | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,13 +128,15 @@ def decode_job(data: bytes) -> tuple[Job, Limits]:
     """What `encode_job` wrote."""
     value = json.loads(data)
     job = value["job"]
+    base = job["base"]
     return (
         Job(
             root=job["root"],
-            units=[Unit(unit["format"], unit["path"], tuple(unit["files"])) for unit in job["units"]],
+            units=[Unit(unit["format"], unit["path"], tuple(unit["files"]), unit["hollow"]) for unit in job["units"]],
             files=[FileSpec(**file) for file in job["files"]],
             depth=Depth(job["depth"]),
             digest=job["digest"],
+            base=None if base is None else BaseFiles(base["name"], base["root"], [FileSpec(**file) for file in base["files"]]),
         ),
         Limits(**value["limits"]),
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import json
 import os
 import select
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from . import child, interpreter
+from .protocol import decode_job
 
 RUN, KILL = b"R", b"K"
 Mode = Literal["fork", "spawn"]
@@ -37,22 +39,43 @@ _Launch = Callable[[int, int, int, str], int]  # (job, result, log, folder) -> p
 def main(descriptor: int, mode: Mode, folder: str, parent: int) -> NoReturn:
     """Serve until the parent closes its end of the socket or is gone; then remove ``folder`` and end the process."""
     control = socket.socket(fileno=descriptor)
-    launch: _Launch = _spawn
-    failure = None
-    if mode == "fork":
-        failure = child.preload()
-        if _threads() == 1:  # else a library started one: a fork could find its locks held for ever
-            launch = _fork
-        gc.freeze()  # so that a collection in a child does not copy every page
+    failure = child.preload() if mode == "fork" else None
     _adopt_orphans()
     try:
         _say(control, {"failure": failure})
-        _serve(control, launch, folder, parent)
+        _serve(control, _Launcher(mode), folder, parent)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
         _remove(folder)
         os._exit(0)
+
+
+class _Launcher:
+    """Starts the children, after importing once what their jobs need of frameworks."""
+
+    def __init__(self, mode: Mode) -> None:
+        self._mode = mode
+        self._imported: set[str] = set()
+        gc.freeze()  # so that a collection in a child does not copy every page
+
+    def __call__(self, job: int, result: int, log: int, folder: str) -> int:
+        if self._mode == "fork":
+            self._import(job)
+            if _threads() == 1:  # else a library started one: a fork could find its locks held for ever
+                return _fork(job, result, log, folder)
+        return _spawn(job, result, log, folder)
+
+    def _import(self, job: int) -> None:
+        """What cannot be imported is imported again in the child, which says what follows from it."""
+        size = os.fstat(job).st_size
+        wanted = child.modules_for(decode_job(os.pread(job, size, 0))[0])
+        for name in wanted:
+            if name not in self._imported:
+                self._imported.add(name)
+                with contextlib.suppress(Exception):
+                    importlib.import_module(name)
+                gc.freeze()
 
 
 def _serve(control: socket.socket, launch: _Launch, folder: str, parent: int) -> None:

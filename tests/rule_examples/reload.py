@@ -13,9 +13,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
+import hugging_face
 import torch
 from campaigns import LAST, WEIGHTS, tensors
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch.serialization import get_crc32_options, set_crc32_options
 
 from pytest_campaign.formats.base import Depth
@@ -506,3 +507,219 @@ def a_library_is_broken(made: Written) -> None:
 @sound("reload.no-process", "control/last")
 def all_libraries_are_there(made: Written) -> None:
     pass
+
+
+# ---- models and adapters -----------------------------------------------------------------------------------
+
+MODEL = "runs/control/model"
+STATE = f"{MODEL}/model.safetensors"
+OWN_CODE = {"model_type": "acme", "auto_map": {"AutoModelForCausalLM": "modeling_acme.Acme"}}
+ADAPTER = "runs/variant/adapter"
+ADAPTED = f"{ADAPTER}/adapter_model.safetensors"
+LORA = f"{ADAPTER}/adapter_config.json"
+
+
+def a_model(made: Written, **options: object) -> Path:
+    made.add("control/model", "checkpoint", MODEL)
+    return hugging_face.model(made / MODEL, **options)
+
+
+def an_adapter(made: Written, **options: object) -> Path:
+    made.add("variant/adapter", "adapter", ADAPTER, base=hugging_face.BASE)
+    return hugging_face.adapter(made / ADAPTER, **options)
+
+
+@faulty("reload.configuration", "control/model", f"{MODEL}/generation_config.json")
+def settings_that_the_library_ignores(made: Written) -> None:
+    (a_model(made) / "generation_config.json").write_text('{"max_length": 20,')
+
+
+@sound("reload.configuration", "control/model")
+def settings_that_are_not_strict(made: Written) -> None:
+    (a_model(made) / "generation_config.json").write_text('{"max_length": 20, "max_time": Infinity}')
+
+
+@faulty("reload.file-missing", "control/model", f"{MODEL}/config.json")
+def a_module_that_was_not_copied(made: Written) -> None:
+    hugging_face.settings(a_model(made) / "config.json", **OWN_CODE)
+
+
+@sound("reload.file-missing", "control/model")
+def a_module_that_lies_beside(made: Written) -> None:
+    hugging_face.settings(a_model(made) / "config.json", **OWN_CODE)
+    (made / MODEL / "modeling_acme.py").write_text("raise SystemExit('this must not run')\n")
+
+
+@faulty("reload.wrapper-prefix", "control/model", STATE)
+def saved_from_the_compiled_model(made: Written) -> None:
+    hugging_face.change(a_model(made) / "model.safetensors", lambda state: {f"_orig_mod.{name}": state[name] for name in state})
+
+
+@sound("reload.wrapper-prefix", "control/own")
+def a_part_that_is_called_module(made: Written) -> None:
+    torch.save({"module.weight": torch.ones(4), "module.bias": torch.ones(4)}, made / "runs/control/own.pt")
+    made.add("control/own", "checkpoint", "runs/control/own.pt")
+
+
+@faulty("reload.missing-tensors", "control/model", STATE)
+def an_output_layer_that_is_not_tied(made: Written) -> None:
+    hugging_face.change(a_model(made) / "model.safetensors", lambda state: {n: state[n] for n in state if n != "lm_head.weight"})
+
+
+@sound("reload.missing-tensors", "control/model")
+def an_output_layer_that_is_tied(made: Written) -> None:
+    assert "lm_head.weight" not in load_file(a_model(made, tied=True) / "model.safetensors")
+
+
+@faulty("reload.shape", "control/model", STATE)
+def a_parameter_that_was_not_gathered(made: Written) -> None:
+    hugging_face.change(a_model(made) / "model.safetensors", lambda state: state | {"model.norm.weight": torch.empty(0)})
+
+
+@sound("reload.shape", "control/model")
+def an_embedding_with_spare_rows(made: Written) -> None:
+    hugging_face.tokenizer(a_model(made))
+    assert hugging_face.WORDS < hugging_face.ROWS
+
+
+@faulty("reload.unexpected-tensors", "control/model", STATE)
+def the_configuration_of_a_smaller_model(made: Written) -> None:
+    hugging_face.settings(a_model(made) / "config.json", num_hidden_layers=1)
+
+
+@sound("reload.unexpected-tensors", "control/model")
+def a_model_of_one_layer(made: Written) -> None:
+    a_model(made, layers=1)
+
+
+@faulty("reload.extra-tensors", "control/model", STATE)
+def a_head_of_another_class(made: Written) -> None:
+    hugging_face.change(a_model(made) / "model.safetensors", lambda state: state | {"v_head.summary.weight": torch.ones(1, 16)})
+
+
+@sound("reload.extra-tensors", "control/model")
+def in_several_files(made: Written) -> None:
+    a_model(made, shards=True)
+
+
+@faulty("reload.tied-copy", "control/model", STATE)
+def a_tie_that_was_broken(made: Written) -> None:
+    hugging_face.change(a_model(made, tied=True) / "model.safetensors",
+                        lambda state: state | {"lm_head.weight": torch.ones(64, 16)})
+
+
+@sound("reload.tied-copy", "control/model")
+def a_tied_tensor_that_was_stored_twice(made: Written) -> None:
+    hugging_face.change(a_model(made, tied=True) / "model.safetensors",
+                        lambda state: state | {"lm_head.weight": state["model.embed_tokens.weight"]})
+
+
+@faulty("reload.tied-name", "control/model", STATE)
+def the_unusual_name_of_a_tied_tensor(made: Written) -> None:
+    hugging_face.change(a_model(made, tied=True) / "model.safetensors",
+                        lambda state: {n.replace("model.embed_tokens", "lm_head"): t for n, t in state.items()})
+
+
+@sound("reload.tied-name", "control/model")
+def the_usual_name_of_a_tied_tensor(made: Written) -> None:
+    a_model(made, tied=True)
+
+
+@faulty("reload.weights-disagree", "control/model", f"{MODEL}/pytorch_model.bin")
+def an_older_save_beside(made: Written) -> None:
+    state = load_file(a_model(made) / "model.safetensors")
+    torch.save({name: tensor + 0.5 for name, tensor in state.items()}, made / MODEL / "pytorch_model.bin")
+
+
+@sound("reload.weights-disagree", "control/model")
+def the_same_weights_in_two_formats(made: Written) -> None:
+    torch.save(load_file(a_model(made) / "model.safetensors"), made / MODEL / "pytorch_model.bin")
+
+
+def packed(made: Written, *, state: bool) -> None:
+    method = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    hugging_face.settings(a_model(made) / "config.json", quantization_config=method)
+
+    def pack(tensors_: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        found = {}
+        for name, tensor in tensors_.items():
+            found[name] = torch.ones(tensor.numel() // 2, 1, dtype=torch.uint8) if "_proj" in name else tensor
+            if "_proj" in name and state:
+                found |= {f"{name}.absmax": torch.ones(8), f"{name}.quant_map": torch.ones(16),
+                          f"{name}.quant_state.bitsandbytes__nf4": torch.ones(9, dtype=torch.uint8)}
+        return found
+
+    hugging_face.change(made / STATE, pack)
+
+
+@faulty("reload.quantisation", "control/model", STATE)
+def packed_weights_alone(made: Written) -> None:
+    packed(made, state=False)
+
+
+@sound("reload.quantisation", "control/model")
+def packed_weights_with_their_state(made: Written) -> None:
+    packed(made, state=True)
+
+
+@faulty("reload.vocabulary", "control/model", f"{MODEL}/tokenizer.json")
+def tokens_were_added_and_nothing_was_resized(made: Written) -> None:
+    hugging_face.tokenizer(a_model(made), "<a>", "<b>", "<c>")
+
+
+@sound("reload.vocabulary", "control/model")
+def the_last_row_is_used(made: Written) -> None:
+    hugging_face.tokenizer(a_model(made), "<a>", "<b>")
+
+
+@faulty("reload.no-vocabulary", "control/model", f"{MODEL}/tokenizer.json")
+def only_the_settings_of_the_tokenizer(made: Written) -> None:
+    (hugging_face.tokenizer(a_model(made)) / "tokenizer.json").unlink()
+
+
+@sound("reload.no-vocabulary", "control/model")
+def a_tokenizer_that_needs_no_file(made: Written) -> None:
+    (a_model(made) / "tokenizer_config.json").write_text('{"tokenizer_class": "ByT5Tokenizer", "extra_ids": 0}')
+
+
+@faulty("reload.untrained", "variant/adapter", ADAPTED)
+def four_steps_and_nothing_changed(made: Written) -> None:
+    an_adapter(made, trained=False)
+    made.run("variant")["steps"] = 4
+
+
+@sound("reload.untrained", "variant/adapter")
+def no_step_was_made(made: Written) -> None:
+    an_adapter(made, trained=False)
+    made.run("variant")["steps"] = 0
+
+
+@faulty("reload.unknown-setting", "variant/adapter", LORA)
+def a_setting_that_is_dropped(made: Written) -> None:
+    hugging_face.settings(an_adapter(made) / "adapter_config.json", foobar={"scale": 2})
+
+
+@sound("reload.unknown-setting", "variant/adapter")
+def an_unknown_setting_without_a_value(made: Written) -> None:
+    hugging_face.settings(an_adapter(made) / "adapter_config.json", foobar=None)
+
+
+@faulty("reload.newer-library", "variant/adapter", LORA)
+def a_setting_of_a_later_version(made: Written) -> None:
+    hugging_face.settings(an_adapter(made) / "adapter_config.json", foobar={"scale": 2}, peft_version="99.0.0")
+
+
+@sound("reload.newer-library", "variant/adapter")
+def a_later_version_that_says_nothing_new(made: Written) -> None:
+    hugging_face.settings(an_adapter(made) / "adapter_config.json", peft_version="99.0.0")
+
+
+@faulty("reload.not-rebuilt", "variant/adapter", LORA)
+def an_adapter_without_its_base(made: Written) -> None:
+    an_adapter(made)
+
+
+@sound("reload.not-rebuilt", "control/model")
+def a_model_that_is_rebuilt(made: Written) -> None:
+    made.add("control/model", "checkpoint", MODEL, reload={"depth": "model"})
+    hugging_face.model(made / MODEL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from ... import paths
 from ...campaign import WEIGHTS, Campaign, Deliverable
 from ...findings import Finding, Level, Rule
 from ...formats import formats
@@ -36,6 +37,24 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.PICKLE_PROTOCOL: (rules.PICKLE_PROTOCOL, "save it again without pickle_protocol"),
     ProblemKind.NO_CHECKSUM: (rules.NO_CHECKSUM, "record a digest in the manifest"),
     ProblemKind.WASTED_STORAGE: (rules.WASTED_STORAGE, "clone the view before saving"),
+    ProblemKind.NO_WEIGHTS: (rules.NO_WEIGHTS, "copy or save the weights, or give it another kind"),
+    ProblemKind.CONFIGURATION: (rules.CONFIGURATION, "copy or save the file again"),
+    ProblemKind.FILE_MISSING: (rules.FILE_MISSING, "copy the file into the folder"),
+    ProblemKind.WRAPPER_PREFIX: (rules.WRAPPER_PREFIX, "save the state dict of the unwrapped model"),
+    ProblemKind.MISSING_TENSORS: (rules.MISSING_TENSORS, "save it again from the whole model"),
+    ProblemKind.SHAPE: (rules.SHAPE, "save it again, with the configuration that it was trained with"),
+    ProblemKind.UNEXPECTED_TENSORS: (rules.UNEXPECTED_TENSORS, "deliver the configuration that it was trained with"),
+    ProblemKind.EXTRA_TENSORS: (rules.EXTRA_TENSORS, "leave them out, or name the class that uses them in architectures"),
+    ProblemKind.TIED_COPY: (rules.TIED_COPY, "set tie_word_embeddings to what was trained, and save again"),
+    ProblemKind.TIED_NAME: (rules.TIED_NAME, "none here; other tools may look for the usual name"),
+    ProblemKind.WEIGHTS_DISAGREE: (rules.WEIGHTS_DISAGREE, "delete the file that is not the result"),
+    ProblemKind.QUANTISATION: (rules.QUANTISATION, "save it again with save_pretrained of the quantised model"),
+    ProblemKind.VOCABULARY: (rules.VOCABULARY, "deliver the tokenizer of the training, or resize the embedding and save again"),
+    ProblemKind.NO_VOCABULARY: (rules.NO_VOCABULARY, "save the tokenizer into the folder again"),
+    ProblemKind.UNTRAINED: (rules.UNTRAINED, "save the adapter after the training, from the model that was trained"),
+    ProblemKind.UNKNOWN_SETTING: (rules.UNKNOWN_SETTING, "delete the setting, or name the version of the library that knows it"),
+    ProblemKind.NEWER_LIBRARY: (rules.NEWER_LIBRARY, "install the version that wrote it, or a later one"),
+    ProblemKind.NOT_REBUILT: (rules.NOT_REBUILT, "install or give what the message names"),
 }
 
 _DEATHS: dict[DeathKind, tuple[Rule, str]] = {
@@ -53,21 +72,28 @@ _DEATHS: dict[DeathKind, tuple[Rule, str]] = {
 _PICKLES = frozenset({"torch zip", "torch legacy"})
 _SAFE_TORCH = (2, 10)  # the first release without CVE-2026-24747
 
+_FOLDERS = ("Hugging Face model", "PEFT adapter")  # which hold files of other formats
+
 # Names that people write for the formats, beside the formats' own.
 _ALIASES = {
-    "safetensors": {"safetensors", "sharded"},
-    "pytorch": {"torch zip", "torch legacy", "sharded"},
-    "torch": {"torch zip", "torch legacy", "sharded"},
+    "safetensors": {"safetensors", "sharded", *_FOLDERS},
+    "pytorch": {"torch zip", "torch legacy", "sharded", *_FOLDERS},
+    "torch": {"torch zip", "torch legacy", "sharded", *_FOLDERS},
     "pt": {"torch zip", "torch legacy"},
     "gguf": {"GGUF"},
     "onnx": {"ONNX"},
     "torchscript": {"TorchScript"},
+    "transformers": {"Hugging Face model"},
+    "huggingface": {"Hugging Face model"},
+    "hf": {"Hugging Face model"},
+    "peft": {"PEFT adapter"},
+    "lora": {"PEFT adapter"},
 }
 
 
 def has_weights(campaign: Campaign, deliverable: Deliverable) -> bool:
     """Whether the deliverable needs the reload: by its kind, or because weights lie there whatever the kind."""
-    return deliverable.kind in WEIGHTS or bool(campaign.units_of(deliverable))
+    return deliverable.kind in WEIGHTS or any(not unit.hollow for unit in campaign.units_of(deliverable))
 
 
 def absent(campaign: Campaign, deliverable: Deliverable) -> str | None:
@@ -77,7 +103,7 @@ def absent(campaign: Campaign, deliverable: Deliverable) -> str | None:
 
 def default_depth(units: Sequence[Unit]) -> Depth:
     """The deepest that our own readers reach for all these units without foreign code, at most `tensors`."""
-    return min((formats()[unit.format].depth for unit in units), default=Depth.TENSORS)
+    return min((Depth.TENSORS, *(formats()[unit.format].depth for unit in units)))
 
 
 def required_depth(campaign: Campaign, deliverable: Deliverable) -> Depth:
@@ -144,7 +170,7 @@ def _problem(problem: Problem) -> Finding:
 
 def _is_pickled(unit: Unit) -> bool:
     """Whether torch's weights-only loader reads the unit."""
-    if unit.format == "sharded":
+    if unit.format == "sharded" or unit.format in _FOLDERS:
         return any(file.endswith((".bin", ".pt", ".pth")) for file in unit.files)
     return unit.format in _PICKLES
 
@@ -162,6 +188,33 @@ def _old_torch(units: Sequence[Unit], version: str) -> Iterator[Finding]:
 def _death(unit: Unit, death: Death) -> Finding:
     rule, remedy = _DEATHS[death.kind]
     return rule.finding(death.detail, path=death.path or unit.path, observed=death.detail, remedy=remedy)
+
+
+def _asked_of(unit: Unit, units: Sequence[Unit], required: Depth) -> Depth:
+    """How deep one unit must be read for the whole to be as deep as it is required.
+
+    What lies beside a model (an optimizer, the state of a random generator) has no model of its own to rebuild.
+    """
+    if max(formats()[other.format].depth for other in units) < required:
+        return required
+    return min(required, formats()[unit.format].depth)
+
+
+def _is_meant_to_have_weights(unit: Unit, deliverable: Deliverable, units: Sequence[Unit]) -> bool:
+    """Whether a folder with a configuration and no weights is a fault: not when the weights lie in folders below it."""
+    below = any(not other.hollow and paths.inside(other.path, unit.path) for other in units)
+    return not unit.hollow or (deliverable.kind in WEIGHTS and not below)
+
+
+def _untrained(problem: Problem, campaign: Campaign, deliverable: Deliverable) -> Iterator[Finding]:
+    """An adapter that changes nothing is right when its run made no step, and doubtful when nobody says how many."""
+    run = campaign.runs.get(deliverable.run or "")
+    steps = run.steps if run else None
+    if steps != 0:
+        said = f", after {steps:,} steps" if steps is not None else ""
+        yield rules.UNTRAINED.finding(
+            f"{problem.observed}{said}", path=problem.path, pointer=problem.where or None, observed=problem.observed,
+            expected=problem.expected, remedy=_PROBLEMS[problem.kind][1], level=None if steps is not None else Level.WARNING)
 
 
 def _shallow(unit: Unit, reading: Reading, required: Depth) -> Iterator[Finding]:
@@ -182,7 +235,7 @@ def _rightly_without_tensors(problem: Problem, unit: Unit, holds: bool) -> bool:
     The state of a scheduler or a scaler and the arguments of a training hold none. They are no checkpoint by
     themselves: when the manifest calls a deliverable one, some file of it must hold tensors.
     """
-    return problem.kind is ProblemKind.NO_TENSORS and _is_pickled(unit) and holds
+    return problem.kind is ProblemKind.NO_TENSORS and unit.format not in _FOLDERS and _is_pickled(unit) and holds
 
 
 def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> Iterator[Finding]:
@@ -197,8 +250,14 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
     answer = evidence.reload(campaign, deliverable)
     holds = deliverable.place is None or any(reading.tensors for reading in answer.readings if reading is not None)
     for unit, reading, death in zip(units, answer.readings, answer.deaths, strict=True):
+        if not _is_meant_to_have_weights(unit, deliverable, units):
+            continue
         if reading is not None:
-            yield from (_problem(problem) for problem in reading.problems if not _rightly_without_tensors(problem, unit, holds))
-            yield from _shallow(unit, reading, required)
+            for problem in reading.problems:
+                if problem.kind is ProblemKind.UNTRAINED:
+                    yield from _untrained(problem, campaign, deliverable)
+                elif not _rightly_without_tensors(problem, unit, holds):
+                    yield _problem(problem)
+            yield from _shallow(unit, reading, _asked_of(unit, units, required))
         if death is not None:
             yield _death(unit, death)

@@ -179,6 +179,146 @@ WASTED_STORAGE = Rule("reload.wasted-storage", Level.NOTE, """
 
     Fix: clone the view before saving; the file becomes smaller.
     """)
+CONFIGURATION = Rule("reload.configuration", Level.ERROR, """
+    A configuration file of a model, a tokenizer or an adapter cannot be used.
+
+    It is no JSON, or the library refuses what it says, or it is that of something else. A broken
+    `generation_config.json` is ignored without a word, and the model then generates with other settings.
+
+    Usual causes: a save that was interrupted; a file that was edited by hand; a model saved over an adapter.
+
+    Fix: copy or save the file again.
+    """, at_source=True)
+FILE_MISSING = Rule("reload.file-missing", Level.ERROR, """
+    A file that the configuration of a model names is absent.
+
+    `auto_map` names the module of a class that the library does not have; `modules.json` names the folders of the parts
+    of a sentence-transformers model; the tensors of an adapter need `adapter_config.json`.
+
+    Usual causes: code or folders that were not copied because only weights were collected.
+
+    Fix: copy the file into the folder, or save the whole model again.
+    """, at_source=True)
+WRAPPER_PREFIX = Rule("reload.wrapper-prefix", Level.ERROR, """
+    The names of the tensors contain what torch.compile, DDP or FSDP puts around a model.
+
+    The library then finds none of the model's own tensors, fills them with random values and raises nothing.
+
+    Usual causes: `model.state_dict()` of the compiled or distributed model, instead of the one inside.
+
+    Fix: save the unwrapped model (`accelerator.unwrap_model`, `model._orig_mod`, `model.module`).
+    """)
+MISSING_TENSORS = Rule("reload.missing-tensors", Level.ERROR, """
+    Tensors that the model or the adapter needs are absent.
+
+    The library fills them with random values and raises nothing; a hint in its log is all.
+
+    Usual causes: a state dict that was filtered or gathered in part; an output layer that was left out although it is
+    not tied; renamed tensors; the configuration of another model.
+
+    Fix: save again from the whole model; compare the configuration with the one of the training.
+    """, at_source=True)
+SHAPE = Rule("reload.shape", Level.ERROR, """
+    A tensor has another shape than the configuration says.
+
+    Usual causes: parameters that lie on several devices and were not gathered (shape [0], or a part); a configuration
+    of another model; another rank than the adapter was trained with; a resized vocabulary.
+
+    Fix: gather before saving, or deliver the configuration of the training.
+    """, at_source=True)
+UNEXPECTED_TENSORS = Rule("reload.unexpected-tensors", Level.ERROR, """
+    The checkpoint holds tensors of the model's own modules that the model does not take.
+
+    A layer behind the last, or a parameter that a module does not have: the configuration has lost something.
+
+    Usual causes: the configuration of a smaller model; a setting (a bias, an adapter's method) that was not saved.
+
+    Fix: deliver the configuration of the training.
+    """)
+EXTRA_TENSORS = Rule("reload.extra-tensors", Level.WARNING, """
+    The checkpoint holds tensors that the model does not need: a head of another class, a buffer.
+
+    Fix: leave them out, or name the class that uses them in `architectures`.
+    """)
+TIED_COPY = Rule("reload.tied-copy", Level.WARNING, """
+    Two tensors that the configuration ties were stored with different values.
+
+    The library takes one of them and drops the other.
+
+    Usual causes: the tie was broken in the training (a wrapper, a new output layer) and the configuration still says
+    that they are one.
+
+    Fix: set `tie_word_embeddings` to what was trained, and save again.
+    """)
+TIED_NAME = Rule("reload.tied-name", Level.NOTE, """
+    Of two tied tensors the one was stored whose name is derived from the other.
+
+    The library loads it; other tools may look for the usual name.
+    """)
+WEIGHTS_DISAGREE = Rule("reload.weights-disagree", Level.ERROR, """
+    A folder holds the weights of a model twice, with different values.
+
+    The library takes the safetensors file; other tools take the other one.
+
+    Usual causes: an older save in another format was left in the folder.
+
+    Fix: delete the file that is not the result.
+    """)
+QUANTISATION = Rule("reload.quantisation", Level.ERROR, """
+    Quantised weights lie there without the state that makes numbers of them.
+
+    Usual causes: a state dict that was filtered by the names of parameters; a merge that kept the packed weights.
+
+    Fix: save the quantised model with save_pretrained, or dequantise before saving.
+    """, at_source=True)
+VOCABULARY = Rule("reload.vocabulary", Level.ERROR, """
+    The tokenizer gives ids that the embedding has no row for.
+
+    The first text with such a token raises an index error, or reads beyond the table on a GPU. More rows than ids are
+    usual and no fault.
+
+    Usual causes: tokens that were added without resizing the embedding; the tokenizer of another model.
+
+    Fix: deliver the tokenizer of the training, or resize the embedding and save again.
+    """)
+NO_VOCABULARY = Rule("reload.no-vocabulary", Level.ERROR, """
+    The settings of a tokenizer are there, and its vocabulary is not.
+
+    Usual causes: a copy that left `tokenizer.json` or `tokenizer.model` out.
+
+    Fix: copy it, or save the tokenizer into the folder again.
+    """)
+UNTRAINED = Rule("reload.untrained", Level.ERROR, """
+    The adapter changes nothing: every tensor that starts at zero is still zero.
+
+    It is right for a run of zero steps (`steps` of the run in the manifest), and a warning where nobody says how many
+    steps there were.
+
+    Usual causes: the adapter was saved from another model than the one that was trained; its parameters were frozen;
+    they were not gathered.
+
+    Fix: save the adapter after the training, from the model that was trained.
+    """, at_source=True)
+UNKNOWN_SETTING = Rule("reload.unknown-setting", Level.ERROR, """
+    The configuration of an adapter has a setting that the library does not know, and drops.
+
+    The adapter then loads and computes something else than what was trained.
+
+    Usual causes: a fork or an unreleased version of the library; a mistyped name.
+
+    Fix: deliver the adapter in a form that a release reads; delete the setting if it has no effect.
+    """)
+NEWER_LIBRARY = Rule("reload.newer-library", Level.WARNING, """
+    A file was written by a newer version of the library than the one that reads it here, and uses what is new in it.
+
+    Fix: install the version that the message names, or a later one, and run the check again.
+    """, unanswered=True)
+NOT_REBUILT = Rule("reload.not-rebuilt", Level.NOTE, """
+    The model, or the adapter on its base, was not rebuilt, so the report of the library is not known.
+
+    A library is missing, the class is not one of the library, the weights are quantised, or the base model is not at
+    hand. The tensors were read all the same. When the depth `model` is asked for, the deliverable stays unverified.
+    """)
 
 FAILED = Rule("reload.failed", Level.ERROR, """
     The reader or the library raised while it read the file.

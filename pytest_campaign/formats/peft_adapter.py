@@ -1,0 +1,193 @@
+"""Adapters of PEFT: ``adapter_config.json`` and a file with the few tensors that were trained.
+
+PEFT loads an adapter with no tensors, with half of them or with renamed ones and says so in a warning at most. Here its names
+are compared with each other and with the configuration and, where PEFT and the configuration of the base model are at hand,
+with those that PEFT itself makes for that base on the meta device: no value of the base is read.
+
+Source of the names: ``peft.utils.save_and_load`` and ``peft.tuners`` (peft 0.21), and adapters written by it.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .. import paths
+from . import adapter_on_base, rebuilding, tensor_names, vocabulary
+from .base import Depth, Folder, Format, Placed, Problem, ProblemKind, Reading, Source, Unit
+from .model_files import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    CONFIG,
+    MODEL_WEIGHTS,
+    Documents,
+    as_folder,
+    depth_of,
+    read_parts,
+    settings,
+    tokenizer_files,
+    weight_parts,
+    whole_layout,
+)
+
+NAME = "PEFT adapter"
+PREFIX = "base_model.model."  # in front of the name that a module has in the base
+_EXPECTED = "adapter_model.safetensors"
+# What is zero before the first step, so that the adapter changes nothing (peft.tuners.*.layer, reset_parameters).
+_ZERO_AT_FIRST = re.compile(r"(^|\.)(lora_B(\.weight|\.bias)?|lora_embedding_A|lora_E|vera_lambda_b|hada_w2_b|oft_R(\.weight)?)$")
+_OF_METHOD = re.compile(r"(^|\.)(lora_|vera_|hada_|oft_)[A-Za-z0-9_]+(\.weight|\.bias)?$")
+_LORA = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<side>[AB])(\.[A-Za-z0-9_-]+)?(\.weight)?")
+
+
+def gather(folder: Folder) -> Iterator[Unit]:
+    """The adapter of a folder: its configuration, its tensors, or both; with the tokenizer where no model has it."""
+    config = folder.candidates.get(ADAPTER_CONFIG)
+    weights = [path for part in weight_parts(folder, ADAPTER_WEIGHTS) for path in part.files]
+    if config is None and not weights:
+        return
+    own = [config.path] if config else []
+    if CONFIG not in folder.candidates or not weight_parts(folder, MODEL_WEIGHTS):
+        own += tokenizer_files(folder)
+    yield Unit(NAME, folder.path, tuple(dict.fromkeys([*own, *weights])), hollow=not weights and settings(config) is not None)
+
+
+def read(unit: Unit, source: Source) -> Reading:
+    """Configuration and tensors of one adapter, and the adapter on its base when `Depth.MODEL` is asked for."""
+    documents = Documents(unit, source)
+    config = documents.object(ADAPTER_CONFIG)
+    place = paths.join(unit.path, ADAPTER_CONFIG)
+    readings = read_parts(weight_parts(as_folder(unit, source), ADAPTER_WEIGHTS), source)
+    layout = whole_layout(readings)
+    problems = [problem for reading in readings for problem in reading.problems]
+    if not readings:
+        problems.append(
+            Problem(ProblemKind.NO_WEIGHTS, place, "the configuration of an adapter and no tensors beside it", _EXPECTED))
+    if place not in unit.files:
+        problems.append(
+            Problem(ProblemKind.FILE_MISSING, place, "tensors without the configuration that they need", ADAPTER_CONFIG))
+    depth = depth_of(readings)
+    base = adapter_on_base.configuration(source)
+    if config is not None:
+        method = config.get("peft_type")
+        if not isinstance(method, str):
+            problems.append(_no_adapter(place, config))
+        elif layout and depth is not None:
+            found, rebuilt = _against_configuration(place, config, layout, base, source)
+            problems += found
+            if rebuilt and depth >= Depth.TENSORS:
+                depth = Depth.MODEL
+    problems += vocabulary.check(unit, documents, _rows(base, layout))
+    problems += documents.problems
+    dtypes: collections.Counter[str] = collections.Counter()
+    for reading in readings:
+        dtypes.update(reading.dtypes)
+    return Reading(
+        NAME, depth, [*documents.facts, *(fact for reading in readings for fact in reading.files)], problems,
+        sum(reading.tensors for reading in readings), sum(reading.elements for reading in readings), dtypes,
+        sum(reading.bytes_read for reading in readings), layout or {})
+
+
+def _no_adapter(place: str, config: Mapping[str, Any]) -> Problem:
+    kind = config.get("model_type")
+    other = f"it is the configuration of a model ({kind[:60]})" if isinstance(kind, str) else "no peft_type"
+    return Problem(ProblemKind.CONFIGURATION, place, f"{other}; PEFT cannot tell what kind of adapter it is",
+                   "a configuration with peft_type", "/peft_type")
+
+
+def _rows(base: Mapping[str, Any] | None, layout: Mapping[str, Placed] | None) -> int | None:
+    """The rows of the embedding that the adapter brings or, without one, of its base's; None when that is not known."""
+    own = vocabulary.rows({}, layout)
+    return own if own is not None else vocabulary.rows(base, None) if base is not None else None
+
+
+def _against_configuration(
+    place: str, config: Mapping[str, Any], layout: Mapping[str, Placed], base: Mapping[str, Any] | None, source: Source
+) -> tuple[list[Problem], bool]:
+    """What is wrong with the tensors as an adapter, and whether it was put on its base."""
+    problems = [*tensor_names.prefixes(layout), *_untrained(layout)]
+    if any(problem.kind is ProblemKind.WRAPPER_PREFIX for problem in problems):
+        return problems, False
+    why = ""
+    if source.depth >= Depth.MODEL:
+        try:
+            problems += adapter_on_base.unknown_settings(place, config)
+            if base is None:
+                raise rebuilding.NotRebuilt(f"its base model{source.base_name and ' ' + source.base_name} is not at hand")
+            problems += adapter_on_base.compare(place, config, layout, base)
+        except rebuilding.NotRebuilt as reason:
+            why = str(reason)
+        except rebuilding.Refused as error:
+            return [*problems, Problem(ProblemKind.CONFIGURATION, place, f"PEFT refuses the adapter on its base: {error}",
+                                       "a configuration that fits the base")], False
+        else:
+            return problems, True
+    problems += [*_pairs(layout), *_names(config, layout), *_ranks(place, config, layout), *_saved_modules(config, layout)]
+    if why:
+        problems.append(Problem(ProblemKind.NOT_REBUILT, place, f"the adapter was not compared with its base: {why}",
+                                "the base model, and the libraries that know it"))
+    return problems, False
+
+
+def _untrained(layout: Mapping[str, Placed]) -> Iterator[Problem]:
+    neutral = [name for name in layout if _ZERO_AT_FIRST.search(name)]
+    if neutral and all(layout[name].zero for name in neutral) and all(_OF_METHOD.search(name) for name in layout):
+        yield Problem(ProblemKind.UNTRAINED, layout[neutral[0]].path,
+                      f"all of the {len(neutral):,} tensors that start at zero are still zero: {tensor_names.some(neutral)}",
+                      "values other than zero", neutral[0], len(neutral))
+
+
+def _pairs(layout: Mapping[str, Placed]) -> Iterator[Problem]:
+    """A of LoRA without B, or B without A."""
+    sides: dict[tuple[str, bool], dict[str, str]] = collections.defaultdict(dict)
+    for name in layout:
+        if match := _LORA.fullmatch(name):
+            sides[match["module"], match["embedding"] is not None][match["side"]] = name
+    single = [next(iter(found.values())) for found in sides.values() if len(found) == 1]
+    if single:
+        first = single[0]
+        yield Problem(ProblemKind.MISSING_TENSORS, layout[first].path,
+                      f"{len(single):,} of {len(sides):,} modules have only one of A and B: {tensor_names.some(single)}",
+                      "A and B for each module", first, len(single))
+
+
+def _names(config: Mapping[str, Any], layout: Mapping[str, Placed]) -> Iterator[Problem]:
+    """Names that PEFT does not look for. An adapter of a prompt has no modules and no such prefix."""
+    if config.get("peft_type") != "LORA":
+        return
+    other = [name for name in layout if not name.startswith(PREFIX)]
+    if other:
+        yield Problem(ProblemKind.MISSING_TENSORS, layout[other[0]].path,
+                      f"{len(other):,} of {len(layout):,} names do not begin with {PREFIX}, so PEFT does not find them: "
+                      f"{tensor_names.some(other)}", f"names that begin with {PREFIX}", other[0], len(other))
+
+
+def _ranks(place: str, config: Mapping[str, Any], layout: Mapping[str, Placed]) -> Iterator[Problem]:
+    """Another rank than ``r`` and ``rank_pattern`` say. With ``target_parameters`` the experts lie one behind the other."""
+    rank, patterns = config.get("r"), config.get("rank_pattern")
+    if config.get("peft_type") != "LORA" or type(rank) is not int or patterns or config.get("target_parameters"):
+        return
+    wrong = []
+    for name, placed in layout.items():
+        match = _LORA.fullmatch(name)
+        if match and len(placed.shape) == 2 and placed.shape[0 if match["side"] == "A" else 1] != rank:
+            wrong.append(name)
+    if wrong:
+        shape = list(layout[wrong[0]].shape)
+        yield Problem(ProblemKind.SHAPE, place, f"r is {rank}, {len(wrong):,} tensors have another rank: {wrong[0]} {shape}",
+                      "the rank that was trained", "/r", len(wrong))
+
+
+def _saved_modules(config: Mapping[str, Any], layout: Mapping[str, Placed]) -> Iterator[Problem]:
+    """``modules_to_save`` of which not one is there. PEFT lists several heads by itself, of which a model has one."""
+    named = config.get("modules_to_save")
+    names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    if names and not any(f".{name}." in f".{key}." for name in names for key in layout):
+        path = next(iter(layout.values())).path
+        yield Problem(ProblemKind.MISSING_TENSORS, path,
+                      f"modules_to_save names {tensor_names.some(names)}, and the file holds none of them",
+                      "a full copy of each of these modules", names[0], len(names))
+
+
+FORMAT = Format(NAME, Depth.MODEL, read, gather=gather, preload=(*rebuilding.LIBRARIES, "peft"))

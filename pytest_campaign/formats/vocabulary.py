@@ -1,0 +1,79 @@
+"""A delivered tokenizer against the model that it belongs to.
+
+Every id that it can give needs a row of the embedding; more rows than ids are usual (they are padded). The ids are those of
+``model.vocab`` (an object, or for Unigram a list whose places are the ids) and ``added_tokens`` of ``tokenizer.json``
+(tokenizers 0.22).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .. import paths
+from .base import Placed, Problem, ProblemKind, Unit
+from .model_files import TOKENIZER, TOKENIZER_CONFIG, Documents, is_vocabulary
+
+_EMBEDDING = re.compile(r"(^|\.)(embed_tokens|wte|word_embeddings|tok_embeddings|embed_in|shared|embeddings)\.weight")
+# Tokenizers that work on characters or bytes and have no file of a vocabulary (transformers 5.24).
+_WITHOUT_FILE = re.compile(r"(ByT5|Canine|Perceiver)Tokenizer(Fast)?")
+
+
+def check(unit: Unit, documents: Documents, rows: int | None) -> Iterator[Problem]:
+    """What is wrong with the tokenizer in a unit's folder; ``rows`` is how many rows the embedding has, if that is known."""
+    settings = documents.object(TOKENIZER_CONFIG)
+    documents.object("special_tokens_map.json")
+    added = documents.content("added_tokens.json")
+    tokenizer = documents.object(TOKENIZER)
+    vocabulary = [path for path in unit.files if is_vocabulary(path.rpartition("/")[2])]
+    for path in vocabulary:
+        if path not in {fact.path for fact in documents.facts}:
+            documents.pass_over(path)
+    if settings is not None and not vocabulary and not _needs_none(settings):
+        yield Problem(ProblemKind.NO_VOCABULARY, paths.join(unit.path, TOKENIZER),
+                      f"{TOKENIZER_CONFIG} and no vocabulary: the tokenizer cannot be loaded",
+                      f"{TOKENIZER}, or the files of a vocabulary")
+    for name, ids in ((TOKENIZER, _ids(tokenizer)), ("added_tokens.json", _numbers(added))):
+        highest = max(ids, key=lambda pair: pair[0], default=None)
+        if rows is not None and highest is not None and highest[0] >= rows:
+            beyond = sum(number >= rows for number, _ in ids)
+            yield Problem(ProblemKind.VOCABULARY, paths.join(unit.path, name),
+                          f"the token {highest[1][:60]!r} has the id {highest[0]:,}, the embedding has {rows:,} rows",
+                          f"ids below {rows:,}", count=beyond)
+            return
+
+
+def _needs_none(settings: Mapping[str, Any]) -> bool:
+    return "auto_map" in settings or _WITHOUT_FILE.fullmatch(str(settings.get("tokenizer_class"))) is not None
+
+
+def _ids(tokenizer: Mapping[str, Any] | None) -> list[tuple[int, str]]:
+    if tokenizer is None:
+        return []
+    model = tokenizer.get("model")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    found = _numbers(vocabulary)
+    if isinstance(vocabulary, list) and vocabulary:
+        found.append((len(vocabulary) - 1, str(vocabulary[-1])))
+    added = tokenizer.get("added_tokens")
+    for token in added if isinstance(added, list) else ():
+        if isinstance(token, dict) and type(token.get("id")) is int:
+            found.append((token["id"], str(token.get("content"))))
+    return found
+
+
+def _numbers(vocabulary: object) -> list[tuple[int, str]]:
+    if not isinstance(vocabulary, dict):
+        return []
+    return [(number, token) for token, number in vocabulary.items() if type(number) is int]
+
+
+def rows(config: Mapping[str, Any], layout: Mapping[str, Placed] | None) -> int | None:
+    """How many rows the input embedding has: by its tensor where the name tells it, else as the configuration says."""
+    found = [placed.shape[0] for name, placed in (layout or {}).items() if _EMBEDDING.search(name) and len(placed.shape) == 2]
+    if found:
+        return max(found)
+    inner = config.get("text_config")
+    sizes = [part.get("vocab_size") for part in (config, inner) if isinstance(part, dict)]
+    return next((size for size in sizes if type(size) is int and size > 0), None)
