@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import paths
+from .file_names import is_checkpoint
 from .formats.base import Depth, Unit
 from .inventory import FILE, FOLDER, LINK, Entry, Inventory
 
@@ -267,6 +268,9 @@ class Campaign:
         units: dict[str, list[Unit]] = {}
         for unit in self.units:
             units.setdefault(self._owner(unit.path), []).append(unit)
+            for member in unit.files:  # a part of a set that is listed by itself stands for the set
+                if member in self._owners and is_checkpoint(member):
+                    units.setdefault(member, []).append(unit)
         links = [entry for entry in self.inventory.entries if entry.kind == LINK]
         reached = {(self._owner(link.path), to.path) for link in links
                    if (to := self.inventory.resolve(link.path)) is not None and to.kind == FOLDER}

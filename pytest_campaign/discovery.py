@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from . import paths
 from .campaign import Deliverable
+from .file_names import in_tool_folder, is_checkpoint
 from .formats import formats
 from .formats.base import HEAD, Candidate, Folder, Unit
 from .formats.peft_adapter import NAME as ADAPTER
@@ -104,6 +105,18 @@ def _is_shell(unit: Unit, units: Sequence[Unit]) -> bool:
     return unit.hollow and any(not other.hollow and paths.inside(other.path, unit.path) for other in units)
 
 
+def promised(inventory: Inventory, units: Sequence[Unit]) -> Sequence[str]:
+    """Paths that promise a checkpoint by their name and hold none that is recognised: empty, cut, replaced, a dead link.
+
+    Parts of a folder that is delivered as a whole are left to the checks of that folder.
+    """
+    taken = {file for unit in units for file in unit.files}
+    folders = containers(inventory, units)
+    return [entry.path for entry in inventory.entries if entry.kind != FOLDER and is_checkpoint(entry.path)
+            and entry.path not in taken and not in_tool_folder(entry.path)
+            and not any(paths.inside(entry.path, folder) for folder in folders)]
+
+
 def discovered(inventory: Inventory, units: Sequence[Unit]) -> Sequence[Deliverable]:
     """What is delivered when no manifest says it: folders as a whole, and single checkpoints, named by their paths.
 
@@ -117,4 +130,5 @@ def discovered(inventory: Inventory, units: Sequence[Unit]) -> Sequence[Delivera
         is_link = entry is not None and entry.path != unit.path and entry.path in own
         if not is_link and not _is_shell(unit, units) and not any(paths.inside(unit.path, folder) for folder in folders):
             found.append(Deliverable(id=unit.path, kind="checkpoint", path=unit.path))
+    found += [Deliverable(id=path, kind="checkpoint", path=path) for path in promised(inventory, units)]
     return sorted(found, key=lambda deliverable: deliverable.path)

@@ -16,8 +16,8 @@ from typing import Any
 from . import bases, paths, snapshot
 from .base_lookup import Shelf
 from .bases import Said
-from .checks.identifiers import is_aside
-from .discovery import containers
+from .discovery import containers, promised
+from .file_names import is_aside
 from .inventory import FOLDER, Entry, Inventory
 from .snapshot import MANIFEST, PLAN, Snapshot
 
@@ -91,8 +91,21 @@ def draft(taken: Snapshot, shelf: Shelf) -> dict[str, Any]:
     }
     if (plan := inventory.by_path.get(PLAN)) is not None and taken.plan.data is not None:
         content["plan"] = {"path": plan.path, "sha256": hashlib.sha256(taken.plan.data).hexdigest()}
-    content["todo"] = [*_todo(content), *_fill_bases(content, inventory, shelf)]
+    content["todo"] = [*_todo(content), *_unread(content, inventory), *_fill_bases(content, inventory, shelf)]
     return content
+
+
+def _unread(content: Mapping[str, Any], inventory: Inventory) -> Iterator[dict[str, str]]:
+    """What this draft does not know because the machine could not look at it."""
+    if inventory.cut is not None:
+        yield {"pointer": "", "why": f"the directory was not looked through to its end ({inventory.cut}); list the rest"}
+    for entry in inventory.entries:
+        if entry.kind == FOLDER and entry.problem and paths.fault(entry.path) is None:
+            yield {"pointer": "", "why": f"{entry.path} could not be listed ({entry.problem}); list what lies there"}
+    for place, listed in _entries(content):
+        for number, file in enumerate(listed["files"]):
+            if "sha256" not in file:
+                yield {"pointer": f"{place}/files/{number}", "why": "the file could not be read here; add its sha256"}
 
 
 def _deliverables(taken: Snapshot) -> Iterator[tuple[str, str]]:
@@ -105,9 +118,11 @@ def _deliverables(taken: Snapshot) -> Iterator[tuple[str, str]]:
         inside_a_model = any(paths.inside(unit.path, folder) for folder in folders)
         if not unit.is_folder and not inside_a_model and paths.fault(unit.path) is None:
             yield unit.path, "checkpoint"
+    hopes = frozenset(promised(inventory, taken.units))
+    yield from ((path, "checkpoint") for path in sorted(hopes) if paths.fault(path) is None)
     for entry in inventory.entries:
         inside_a_model = any(folder and paths.inside(entry.path, folder) for folder in folders)
-        if entry.kind == "file" and entry.size and entry.path not in weights and not inside_a_model \
+        if entry.kind == "file" and entry.size and entry.path not in weights and entry.path not in hopes and not inside_a_model \
                 and entry.path not in (MANIFEST, PLAN) and not is_aside(entry.path) and paths.fault(entry.path) is None:
             yield entry.path, next((kind for kind, pattern in _KINDS if pattern.search(entry.path)), "other")
 
@@ -152,8 +167,16 @@ def _files(inventory: Inventory, path: str, taken: Snapshot) -> list[dict[str, A
     for unit in taken.units:
         if unit.path == path or (not path and not unit.is_folder):
             members |= {file: entry for file in unit.files if (entry := inventory.resolve(file)) is not None}
-    return [{"path": seen, "bytes": entry.size, "sha256": _sha256(inventory, entry)} for seen, entry in sorted(members.items())
+    return [_declared(inventory, seen, entry) for seen, entry in sorted(members.items())
             if not any(paths.inside(seen, folder) for folder in nested)]
+
+
+def _declared(inventory: Inventory, seen: str, entry: Entry) -> dict[str, Any]:
+    """One line of a file list; without a digest when the file cannot be read here."""
+    line: dict[str, Any] = {"path": seen, "bytes": entry.size}
+    with contextlib.suppress(OSError):
+        line["sha256"] = _sha256(inventory, entry)
+    return line
 
 
 def _sha256(inventory: Inventory, entry: Entry) -> str:

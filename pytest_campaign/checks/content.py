@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from ..campaign import ESSENTIAL, WEIGHTS, Campaign, Deliverable
+from ..file_names import in_tool_folder, is_records, may_be_weights
 from ..findings import Finding, Level, Rule
 from ..inventory import FILE, LINK, SPECIAL, UNKNOWN, Changed, Entry
 from .base import DeliverableCheck, Evidence
@@ -107,8 +108,6 @@ UNREADABLE = Rule("content.unreadable", Level.WARNING, """
     Fix: change the permission, or run the check as the owner.
     """, unanswered=True)
 
-_WEIGHTS = re.compile(r"\.(safetensors|pt|pth|pt2|bin|ckpt|gguf|onnx|npz|npy|h5|hdf5|keras|msgpack|distcp|pkl|joblib|tar)$", re.I)
-_RECORDS = re.compile(r"\.(json|jsonl|ndjson|csv|tsv|parquet|yaml|yml)$", re.I)
 _PAGE = re.compile(rb"\s*(<!doctype\s+html|<html|<\?xml[^>]*>\s*<(error|html))", re.I)
 _PERMISSION = "change its permission, or run the check as its owner"
 _MAY_BE_EMPTY = frozenset({"log", "other"})
@@ -132,15 +131,16 @@ def _absent(campaign: Campaign, deliverable: Deliverable) -> Finding:
     remedy = f"the save was not finished ({near}); repeat it or take the checkpoint before" if near else \
         "copy it while the machine is still there, or correct the path"
     level = Level.ERROR if campaign.priority(deliverable) == ESSENTIAL else Level.NOTE
-    return MISSING.finding(f"the manifest lists it and it is not there{why}", level=level, path=deliverable.path, remedy=remedy,
+    listed = "the manifest lists it and it is not there" if deliverable.place is not None else "it is not there"
+    return MISSING.finding(f"{listed}{why}", level=level, path=deliverable.path, remedy=remedy,
                            observed="nothing", expected=f"{deliverable.id} ({deliverable.kind})")
 
 
 def _may_be_empty(deliverable: Deliverable, path: str, alone: bool) -> bool:
     """Alone, the deliverable's kind decides; in a folder, the name of the file."""
     if alone:
-        return deliverable.kind in _MAY_BE_EMPTY and not _WEIGHTS.search(path)
-    return not (_WEIGHTS.search(path) or (_RECORDS.search(path) and deliverable.kind not in _MAY_BE_EMPTY))
+        return deliverable.kind in _MAY_BE_EMPTY and not may_be_weights(path)
+    return not (may_be_weights(path) or (is_records(path) and deliverable.kind not in _MAY_BE_EMPTY))
 
 
 def _without_records(deliverable: Deliverable, head: bytes, path: str, size: int) -> str | None:
@@ -161,7 +161,7 @@ def _never_starts_with_zeros(deliverable: Deliverable, path: str) -> bool:
     """Outside checkpoints a `.bin` may be raw data, zeros included."""
     if path.endswith(".bin") and deliverable.kind not in WEIGHTS:
         return False
-    return bool(_WEIGHTS.search(path) or _RECORDS.search(path))
+    return may_be_weights(path) or is_records(path)
 
 
 def _first_bytes(deliverable: Deliverable, path: str, entry: Entry, head: bytes, alone: bool) -> Iterator[Finding]:
@@ -169,7 +169,7 @@ def _first_bytes(deliverable: Deliverable, path: str, entry: Entry, head: bytes,
         yield PLACEHOLDER.finding(
             "a Git LFS pointer, not the file itself", path=path, remedy="run git lfs pull, or fetch the real file",
             observed=f"{entry.size} bytes that begin with 'version https://git-lfs'")
-    elif (_WEIGHTS.search(path) or _RECORDS.search(path)) and _PAGE.match(head):
+    elif (may_be_weights(path) or is_records(path)) and _PAGE.match(head):
         yield PLACEHOLDER.finding(
             "a web page or an error message of a server, saved under the name of the file", path=path,
             observed=repr(head[:40].decode("ascii", "replace")), remedy="fetch the real file (with the token that it needs)")
@@ -223,6 +223,7 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
         elif entry.kind == LINK:
             yield DEAD_LINK.finding(
                 f"it is a link to {entry.link}, which is not in the directory", path=path, observed=entry.link,
+                level=Level.NOTE if in_tool_folder(path) else None,
                 expected="a file in the campaign", remedy="copy it again with links followed (cp -L, rsync -L)")
         elif entry.kind == UNKNOWN or entry.problem:
             yield UNREADABLE.finding(f"it cannot be looked at: {entry.problem}", path=path, remedy=_PERMISSION)

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from .. import paths
 from ..campaign import ESSENTIAL, Campaign, Plan, PlannedDeliverable
+from ..file_names import is_aside, is_checkpoint
 from ..findings import Finding, Level, Rule
+from ..inventory import FILE, FOLDER
 from ..snapshot import MANIFEST
 from .base import CampaignCheck, Evidence
 
@@ -121,16 +123,7 @@ UNCLAIMED = Rule("identifiers.unclaimed", Level.WARNING, """
     Fix: list them as deliverables, or remove them.
     """)
 
-_TOOL_FOLDERS = frozenset({".hydra", "wandb", "mlruns", "mlartifacts", "lightning_logs", ".git", ".cache", ".ipynb_checkpoints",
-                           "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
-_README_STEMS = frozenset({"readme", "license", "licence", "copying", "changelog", "citation", "notice", "authors"})
 _SHOWN = 10
-
-
-def is_aside(path: str) -> bool:
-    """Whether a file needs no deliverable that claims it: in the folder of a tool, or a README and its like."""
-    *folders, name = path.split("/")
-    return not _TOOL_FOLDERS.isdisjoint(folders) or name.partition(".")[0].lower() in _README_STEMS
 
 
 _PLAN_FAULTS = {
@@ -233,7 +226,7 @@ def _deliverables(campaign: Campaign, plan: Plan) -> Iterator[Finding]:
 
 
 def _unclaimed(campaign: Campaign) -> Iterator[Finding]:
-    """Non-empty regular files that no document and no deliverable names."""
+    """Files that no document and no deliverable names; of empty files, links and pipes those that promise weights."""
     assert campaign.manifest is not None
     named = {paths.normal(path) for path in campaign.manifest.named_paths if paths.fault(path) is None}
     named |= {MANIFEST, "plan.json", campaign.manifest.plan_path or "plan.json"}
@@ -242,7 +235,8 @@ def _unclaimed(campaign: Campaign) -> Iterator[Finding]:
     named |= {file for d in campaign.deliverables for unit in campaign.units_of(d) for file in unit.files}
     left = []
     for entry in campaign.inventory.entries:
-        if entry.kind != "file" or entry.size == 0 or entry.path in named:
+        matters = (entry.kind == FILE and entry.size > 0) or (entry.kind != FOLDER and is_checkpoint(entry.path))
+        if not matters or entry.path in named:
             continue
         above = entry.path
         while above and above not in owned and above not in named:

@@ -136,6 +136,10 @@ def check(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
         yield ABSENT.finding(
             f"there is no {MANIFEST}: nothing says what was promised", path=MANIFEST,
             remedy="write a draft with: pytest-campaign draft DIR (it never overwrites), and fill in its todo list")
+    if campaign.manifest is None:
+        for entry in campaign.inventory.entries:
+            if entry.kind == FOLDER and entry.problem:
+                yield NOT_SEEN.finding(f"it cannot be listed: {entry.problem}", path=entry.path, remedy="make it readable")
     if campaign.manifest is not None:
         if not campaign.manifest.deliverables:
             yield NOTHING_DECLARED.finding("the manifest lists no deliverable", path=MANIFEST, pointer="/runs",

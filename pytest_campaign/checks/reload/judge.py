@@ -10,7 +10,7 @@ from ...campaign import WEIGHTS, Campaign, Deliverable
 from ...findings import Finding, Level, Rule
 from ...formats import formats
 from ...formats.base import Depth, Problem, ProblemKind, Reading, Unit
-from ...inventory import Entry
+from ...inventory import FILE, SPECIAL, Entry
 from ...reload.protocol import Death, DeathKind
 from ..base import Evidence
 from . import rules
@@ -97,8 +97,14 @@ def has_weights(campaign: Campaign, deliverable: Deliverable) -> bool:
 
 
 def absent(campaign: Campaign, deliverable: Deliverable) -> str | None:
-    """Why there is nothing to reload."""
-    return "it is not there" if campaign.target(deliverable) is None else None
+    """Why there is nothing to reload; the check `content` rejects it for the same reason."""
+    target = campaign.target(deliverable)
+    entry = campaign.inventory.resolve(target) if target is not None else None
+    if entry is None:
+        return "it is not there"
+    if entry.kind == SPECIAL:
+        return "it is no file"
+    return "it has no bytes" if entry.kind == FILE and entry.size == 0 else None
 
 
 def default_depth(units: Sequence[Unit]) -> Depth:
@@ -128,8 +134,23 @@ def _binary(entry: Entry, evidence: Evidence) -> bool:
     return b"\0" in head or head[:1] == b"\x80"
 
 
+def _not_looked_at(campaign: Campaign, deliverable: Deliverable) -> tuple[str, str] | None:
+    """The first file or folder of a deliverable that could not be looked at, and why."""
+    target = campaign.target(deliverable)
+    if target is None:
+        return None
+    top = campaign.inventory.resolve(target)
+    seen = [(path, entry.problem) for path, entry in ((target, top), *campaign.inventory.walk(target)) if entry and entry.problem]
+    unread = [(path, why) for path, why in campaign.unread.items() if campaign.owns(deliverable, path)]
+    return next(iter((*seen, *unread)), None)
+
+
 def _nothing_recognised(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> Finding:
     files = campaign.files_of(deliverable)
+    if (closed := _not_looked_at(campaign, deliverable)) is not None:
+        path, why = closed
+        return rules.UNREADABLE.finding(f"it cannot be looked at: {why}", path=path,
+                                        remedy="change its permission, or run the check as its owner")
     maybe = [path for path, entry in files.items() if entry.size and _binary(entry, evidence)]
     if maybe:
         return rules.UNRECOGNISED.finding(
