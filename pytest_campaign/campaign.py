@@ -233,6 +233,14 @@ class Campaign:
         return self.target(deliverable) is None and self.unseen(deliverable) is None
 
     @functools.cached_property
+    def not_listed(self) -> Sequence[PlannedDeliverable]:
+        """The planned deliverables that the manifest should list and does not; none without both documents."""
+        if self.plan is None or self.manifest is None:
+            return ()
+        dropped = {run.id for run in self.manifest.runs if run.status == "not_run"}
+        return [p for p in self.plan.deliverables if p.id not in self.by_id and p.run not in dropped]
+
+    @functools.cached_property
     def _planned(self) -> Mapping[str, PlannedDeliverable]:
         return {planned.id: planned for planned in self.plan.deliverables} if self.plan else {}
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from . import checks
 from .campaign import ESSENTIAL, Campaign, Deliverable
-from .checks import Pair, identifiers
+from .checks import Pair
+from .checks.manifest import ABSENT
 from .findings import Finding, Level, Outcome, outcome
 from .formats.base import Depth, FileFacts
 
@@ -81,6 +82,13 @@ class DeliverableRecord:
     files: Sequence[FileFacts]
     findings: Sequence[Finding]
 
+    @property
+    def only_at_source(self) -> bool:
+        """Whether it can only be repaired where it was made, hence before a rented machine is given back."""
+        rules = checks.all_rules()
+        errors = [finding for finding in self.findings if finding.level is Level.ERROR]
+        return self.verdict in (Verdict.MISSING, Verdict.REJECTED) and any(rules[error.rule].at_source for error in errors)
+
 
 @dataclasses.dataclass(frozen=True)
 class CampaignRecord:
@@ -103,6 +111,12 @@ class CampaignRecord:
     def count(self, verdict: Verdict) -> int:
         """How many deliverables have this verdict."""
         return sum(deliverable.verdict is verdict for deliverable in self.deliverables)
+
+    @property
+    def only_undescribed(self) -> bool:
+        """Whether everything that was found reloads, and nothing but the manifest is absent."""
+        errors = {finding.rule for finding in self.findings if finding.level is Level.ERROR}
+        return errors == {ABSENT.code} and bool(self.deliverables) and self.count(Verdict.ACCEPTED) == len(self.deliverables)
 
     @property
     def depth(self) -> Depth | None:
@@ -199,7 +213,7 @@ def _only_planned(campaign: Campaign, campaign_findings: Sequence[Finding]) -> S
     if campaign.manifest is None:
         planned, verdict = list(campaign.plan.deliverables), Verdict.UNVERIFIED
     else:
-        planned, verdict = list(identifiers.missing(campaign)), Verdict.MISSING
+        planned, verdict = list(campaign.not_listed), Verdict.MISSING
     return [DeliverableRecord(
         id=p.id, kind=p.kind, path=None, format=None, purpose=None, priority=p.priority, run=p.run,
         verdict=Verdict.ABORTED if campaign.aborted(p.run) else verdict, gated=p.priority == ESSENTIAL, depth=None, bytes_read=0,

@@ -141,8 +141,7 @@ class Session:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """The cheap checks of all deliverables come before the reloads."""
         pairs = [(directory, pair) for directory, subject in self._subjects.items() for pair in subject.where]
-        costs = {check.name: check.cost for check in checks.deliverable_checks().values()}
-        pairs.sort(key=lambda key: costs.get(key[1].check, -1))
+        pairs.sort(key=lambda key: _cost(key[1]))
         items[:] = in_order(items, {key: index for index, key in enumerate(pairs)})
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -200,8 +199,7 @@ class Session:
             stack.enter_context(_terminated_like_interrupted())
             if not self._is_worker:
                 self._write_reports(self._record(complete=False, campaigns=False))
-            costs = {check.name: check.cost for check in checks.deliverable_checks().values()}
-            if any(costs.get(pair.check, 0) and self._weights(directory, pair) for directory, pair in self._selected):
+            if any(_cost(pair) > 0 and self._weights(directory, pair) for directory, pair in self._selected):
                 self._reloader.start()  # it imports torch while the cheap checks run
             result = yield
         if not self._is_worker and not session.testsfailed and self._contradicts_success():
@@ -277,6 +275,11 @@ class Session:
         option = self._config.option
         if not option.collectonly and not getattr(option, "no_summary", False):
             terminal.show(self._record(complete=self._complete(exitstatus)), terminalreporter, Path(os.getcwd()))
+
+
+def _cost(pair: Pair) -> int:
+    """Campaign checks come first, then the cheap checks of the deliverables, then the others."""
+    return -1 if pair.deliverable is None else checks.deliverable_checks()[pair.check].cost
 
 
 def run_check(campaign: Campaign, pair: Pair, evidence: Files) -> Result:

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterable, Iterator
 
 from .. import paths
-from ..campaign import ESSENTIAL, Campaign, Plan, PlannedDeliverable
+from ..campaign import ESSENTIAL, Campaign, Plan
 from ..file_names import is_aside, is_checkpoint
 from ..findings import Finding, Level, Rule
 from ..inventory import FILE, FOLDER
@@ -191,18 +191,8 @@ def _runs(campaign: Campaign, plan: Plan) -> Iterator[Finding]:
                 expected=_listed(planned), remedy="give it its planned id, or say what it supersedes or is a repeat_of")
 
 
-def missing(campaign: Campaign) -> Iterator[PlannedDeliverable]:
-    """The planned deliverables that the manifest should list and does not."""
-    if campaign.plan is None or campaign.manifest is None:
-        return
-    for planned in campaign.plan.deliverables:
-        run = campaign.runs.get(planned.run or "")
-        if planned.id not in campaign.by_id and not (run is not None and run.status == "not_run"):
-            yield planned
-
-
 def _deliverables(campaign: Campaign, plan: Plan) -> Iterator[Finding]:
-    for planned in missing(campaign):
+    for planned in campaign.not_listed:
         level = Level.NOTE if campaign.aborted(planned.run) else _level(planned.priority)
         kind = f", a {planned.kind}," if planned.kind else ""
         yield MISSING_DELIVERABLE.finding(

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from .. import checks
-from ..checks.manifest import ABSENT
 from ..findings import Finding, Level, Outcome
 from ..record import NOT_RUN, CampaignRecord, DeliverableRecord, Record, Verdict
 from ..text import number, shown, size
@@ -117,7 +115,7 @@ def summary(campaign: CampaignRecord, cwd: Path, *, complete: bool = True) -> st
     if not complete:
         return f"{name}: INCOMPLETE, {campaign.ran} of {campaign.expected} checks ran"
     accepted, total = campaign.count(Verdict.ACCEPTED), len(campaign.deliverables)
-    if not campaign.described and total and accepted == total and _only_the_manifest_is_absent(campaign):
+    if campaign.only_undescribed:
         where = _relative(campaign.directory, cwd)
         return (f"{name}: NOT ACCEPTED: {accepted} of {total} outputs reload{_depth(campaign)}, but nothing says "
                 f"what was promised (pytest --campaign-dir {where} --campaign-draft)")
@@ -130,7 +128,7 @@ def summary(campaign: CampaignRecord, cwd: Path, *, complete: bool = True) -> st
         read = sum(deliverable.bytes_read for deliverable in campaign.deliverables)
         reloaded = f", {size(read)} reloaded" if any(d.depth is not None for d in campaign.deliverables) else ""
         return f"{name}: ACCEPTED, {counted}{aside}{reloaded}{_depth(campaign)}"
-    lost = sum(_only_at_its_source(deliverable) for deliverable in campaign.deliverables)
+    lost = sum(deliverable.only_at_source for deliverable in campaign.deliverables)
     rescue = f" ({lost} can only be repaired where {'it was' if lost == 1 else 'they were'} made)" if lost else ""
     failed = [result.pair.check for result in campaign.results if result.outcome is Outcome.FAILED]
     by = f" by {' and '.join(failed)}" if failed else ""
@@ -139,16 +137,6 @@ def summary(campaign: CampaignRecord, cwd: Path, *, complete: bool = True) -> st
 
 def _depth(campaign: CampaignRecord) -> str:
     return f" (at least to: {campaign.depth.label})" if campaign.depth is not None else ""
-
-
-def _only_the_manifest_is_absent(campaign: CampaignRecord) -> bool:
-    return {finding.rule for finding in campaign.findings if finding.level is Level.ERROR} == {ABSENT.code}
-
-
-def _only_at_its_source(deliverable: DeliverableRecord) -> bool:
-    rules = checks.all_rules()
-    errors = [finding for finding in deliverable.findings if finding.level is Level.ERROR]
-    return deliverable.verdict in (Verdict.MISSING, Verdict.REJECTED) and any(rules[finding.rule].at_source for finding in errors)
 
 
 def _relative(directory: str, cwd: Path) -> str:
