@@ -15,7 +15,6 @@ import dataclasses
 import os
 import platform
 import random
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +26,7 @@ import peft
 import tokenizers
 import torch
 import transformers
-from train_campaign import datasets, deliverables, now, sha256, write_json, write_jsonl
+from train_campaign import datasets, deliverables, main, now, sha256, write_json, write_jsonl
 
 CAMPAIGN = "reversal-rank"
 LETTERS = "abcdefgh"
@@ -239,20 +238,5 @@ def campaign(out: Path) -> None:
     print(f"{CAMPAIGN}: " + ", ".join(f"{run} {value:.3f}" for run, value in accuracy.items()))
 
 
-def main(argv: Sequence[str]) -> int:
-    """``argv`` is the directory to make; the exit status: 0 made, 2 not a new or empty directory."""
-    if len(argv) != 1:
-        print("usage: python train_adapters.py OUT", file=sys.stderr)
-        return 2
-    out = Path(argv[0])
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        print(f"{out} is there already and is no empty directory; name a new one", file=sys.stderr)
-        return 2
-    campaign(out)
-    print(f"base, control and adapters are in {out}; check them with")
-    print(f"    pytest --campaign-dir {shlex.quote(str(out))}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], campaign))

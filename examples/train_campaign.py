@@ -21,7 +21,7 @@ import platform
 import random
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -472,16 +472,16 @@ def campaign(out: Path) -> None:
     print(f"{CAMPAIGN}: completed {', '.join(predictions) or 'none'}; aborted {', '.join(aborts) or 'none'}")
 
 
-def main(argv: Sequence[str]) -> int:
-    """``argv`` is the directory to make; the exit status: 0 made, 2 not a new or empty directory."""
+def main(argv: Sequence[str], make: Callable[[Path], None] = campaign) -> int:
+    """``argv`` is the directory to ``make``; the exit status: 0 made, 2 not a new or empty directory."""
     if len(argv) != 1:
-        print("usage: python train_campaign.py OUT", file=sys.stderr)
+        print(f"usage: python {Path(sys.argv[0]).name} OUT", file=sys.stderr)
         return 2
     out = Path(argv[0])
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         print(f"{out} is there already and is no empty directory; name a new one", file=sys.stderr)
         return 2
-    campaign(out)
+    make(out)
     print(f"plan, data, parameters, metrics, predictions, checkpoints and manifest are in {out}; check them with")
     print(f"    pytest --campaign-dir {shlex.quote(str(out))}")
     return 0
