@@ -21,11 +21,13 @@ import platform
 import random
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # torch says it where NumPy is not installed
 import torch
 
 CAMPAIGN = "spiral-width"
