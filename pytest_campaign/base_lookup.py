@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import itertools
 import os
 import posixpath
@@ -20,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from . import paths
 from .bases import Read, Wanted, is_commit, is_hub_name, is_weights, same_name, snapshot_of
-from .inventory import FILE, FOLDER, Inventory, identity, open_file
+from .inventory import FILE, FOLDER, Inventory, identity, open_file, sha256
 from .reload.protocol import BaseFiles, FileSpec
 
 OPTION = "--campaign-base-model"
@@ -129,8 +128,7 @@ class Shelf:
         """The digest of one file of a base, in hexadecimal; OSError when it cannot be read or has changed since."""
         key = found.files.root, file
         if key not in self._digests:
-            with os.fdopen(open_spec(found, file), "rb") as stream:
-                self._digests[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+            self._digests[key] = sha256(open_spec(found, file))
         return self._digests[key]
 
     def known(self, text: str) -> Known | None:

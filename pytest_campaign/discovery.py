@@ -89,7 +89,7 @@ def containers(inventory: Inventory, units: Sequence[Unit]) -> Mapping[str, str]
     found: dict[str, str] = {}
     for path, kind in sorted(own.items()):
         is_step = _STEP.fullmatch(posixpath.basename(path)) is not None
-        if is_step or kind == "adapter" or not any(paths.inside(path, outer) for outer in found):
+        if is_step or kind == "adapter" or not paths.within(path, found):
             found[path] = kind
     return found
 
@@ -114,7 +114,7 @@ def promised(inventory: Inventory, units: Sequence[Unit]) -> Sequence[str]:
     folders = containers(inventory, units)
     return [entry.path for entry in inventory.entries if entry.kind != FOLDER and is_checkpoint(entry.path)
             and entry.path not in taken and not in_tool_folder(entry.path)
-            and not any(paths.inside(entry.path, folder) for folder in folders)]
+            and not paths.within(entry.path, folders)]
 
 
 def discovered(inventory: Inventory, units: Sequence[Unit]) -> Sequence[Deliverable]:
@@ -128,7 +128,7 @@ def discovered(inventory: Inventory, units: Sequence[Unit]) -> Sequence[Delivera
     for unit in units:
         entry = inventory.resolve(unit.path)
         is_link = entry is not None and entry.path != unit.path and entry.path in own
-        if not is_link and not _is_shell(unit, units) and not any(paths.inside(unit.path, folder) for folder in folders):
+        if not is_link and not _is_shell(unit, units) and not paths.within(unit.path, folders):
             found.append(Deliverable(id=unit.path, kind="checkpoint", path=unit.path))
     found += [Deliverable(id=path, kind="checkpoint", path=path) for path in promised(inventory, units)]
     return sorted(found, key=lambda deliverable: deliverable.path)

@@ -18,7 +18,7 @@ from .base_lookup import Shelf
 from .bases import Said
 from .discovery import containers, promised
 from .file_names import is_aside
-from .inventory import FOLDER, Entry, Inventory
+from .inventory import FOLDER, Entry, Inventory, sha256
 from .snapshot import MANIFEST, PLAN, Snapshot
 
 _SLUG = re.compile(r"[^A-Za-z0-9._-]+")
@@ -115,13 +115,13 @@ def _deliverables(taken: Snapshot) -> Iterator[tuple[str, str]]:
     yield from folders.items()
     weights = {file for unit in taken.units for file in unit.files}
     for unit in taken.units:
-        inside_a_model = any(paths.inside(unit.path, folder) for folder in folders)
-        if not unit.is_folder and not inside_a_model and paths.fault(unit.path) is None:
+        if not unit.is_folder and not paths.within(unit.path, folders) and paths.fault(unit.path) is None:
             yield unit.path, "checkpoint"
+    below = folders.keys() - {""}
     hopes = frozenset(promised(inventory, taken.units))
     yield from ((path, "checkpoint") for path in sorted(hopes) if paths.fault(path) is None)
     for entry in inventory.entries:
-        inside_a_model = any(folder and paths.inside(entry.path, folder) for folder in folders)
+        inside_a_model = paths.within(entry.path, below)
         if entry.kind == "file" and entry.size and entry.path not in weights and entry.path not in hopes and not inside_a_model \
                 and entry.path not in (MANIFEST, PLAN) and not is_aside(entry.path) and paths.fault(entry.path) is None:
             yield entry.path, next((kind for kind, pattern in _KINDS if pattern.search(entry.path)), "other")
@@ -175,13 +175,8 @@ def _declared(inventory: Inventory, seen: str, entry: Entry) -> dict[str, Any]:
     """One line of a file list; without a digest when the file cannot be read here."""
     line: dict[str, Any] = {"path": seen, "bytes": entry.size}
     with contextlib.suppress(OSError):
-        line["sha256"] = _sha256(inventory, entry)
+        line["sha256"] = sha256(inventory.open(entry))
     return line
-
-
-def _sha256(inventory: Inventory, entry: Entry) -> str:
-    with os.fdopen(inventory.open(entry), "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _todo(content: Mapping[str, Any]) -> Iterator[dict[str, str]]:

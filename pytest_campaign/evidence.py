@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
@@ -16,7 +15,7 @@ from .bases import Statement
 from .campaign import Campaign, Deliverable
 from .formats import formats
 from .formats.base import HEAD, Depth, FileFacts, Reading, Unit
-from .inventory import FILE, Entry, Inventory
+from .inventory import FILE, Entry, Inventory, sha256
 from .merging import Difference
 from .reload.protocol import Answer, BaseFiles, Death, FileSpec, Job, Progress
 
@@ -69,8 +68,7 @@ class Files:
     def sha256(self, entry: Entry) -> str:
         """The SHA-256 of a regular file, in hexadecimal; OSError as for `head`."""
         if entry.path not in self._digests:
-            with os.fdopen(self._inventory.open(entry), "rb") as file:
-                self._digests[entry.path] = hashlib.file_digest(file, "sha256").hexdigest()
+            self._digests[entry.path] = sha256(self._inventory.open(entry))
         return self._digests[entry.path]
 
     def stated_base(self, campaign: Campaign, deliverable: Deliverable) -> Statement:
@@ -117,7 +115,7 @@ class Files:
     def reload(self, campaign: Campaign, deliverable: Deliverable) -> Answer:
         """The reload of all the checkpoints of a deliverable; what another deliverable has read is not read again."""
         units = campaign.units_of(deliverable)
-        depth = min(campaign.asked.max_depth or Depth.PROBE, Depth.MODEL)
+        depth = _deepest(campaign)
         open_units = [unit for unit in units if (unit, depth) not in self._results]
         seconds, log = 0.0, ""
         if open_units:
@@ -136,7 +134,8 @@ class Files:
         units = campaign.units_of(deliverable)
         if check != "reload":
             return {"files": self._hashed(campaign, deliverable)} if self._digest and check == "content" else {}
-        results = {unit: result for unit in units for (known, _), result in self._results.items() if known == unit}
+        depth = _deepest(campaign)
+        results = {unit: self._results[unit, depth] for unit in units if (unit, depth) in self._results}
         readings = [reading for reading, _ in results.values() if reading is not None]
         return {
             "depth": reached({unit: reading.depth if reading is not None else None for unit, (reading, _) in results.items()}),
@@ -166,6 +165,11 @@ class Files:
             if entry is not None and entry.kind == FILE:
                 specs.append(FileSpec(path, entry.path, entry.device, entry.inode, entry.size, entry.mtime_ns))
         return Job(self._inventory.root, units, specs, depth, self._digest, base)
+
+
+def _deepest(campaign: Campaign) -> Depth:
+    """How deep a reload goes: as deep as our readers can, unless less is asked."""
+    return min(campaign.asked.max_depth or Depth.PROBE, Depth.MODEL)
 
 
 def _holds_tensors(path: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import unicodedata
+from collections.abc import Container
 
 LONGEST = 1024
 
@@ -48,3 +49,10 @@ def inside(path: str, folder: str) -> bool:
 def join(folder: str, name: str) -> str:
     """A name in a folder, "" being the campaign directory."""
     return f"{folder}/{name}" if folder else name
+
+
+def within(path: str, folders: Container[str]) -> bool:
+    """Whether ``path`` is one of the folders or lies below one, in as many steps as the path has parts (all normal)."""
+    while path and path not in folders:
+        path = posixpath.dirname(path)
+    return path in folders

@@ -15,11 +15,11 @@ from . import inventory as table
 from .campaign import Asked, Campaign, DocumentFault, Manifest, Plan
 from .formats.base import Unit
 from .inventory import FILE, SPECIAL, UNKNOWN, Entry, Inventory
+from .readers.strict_json import MOST_BYTES
 
 MANIFEST = "manifest.json"
 PLAN = "plan.json"
 REPORT_STEM = "campaign-report."
-MOST_DOCUMENT = 64 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _document(inventory: Inventory, path: str) -> Document:
     if entry.kind != FILE:
         return Document(path, None, _what_it_is(entry), "no-file")
     try:
-        return Document(path, inventory.read(entry, MOST_DOCUMENT + 1))
+        return Document(path, inventory.read(entry, MOST_BYTES + 1))
     except OSError as error:
         return Document(path, None, error.strerror or str(error))
 
