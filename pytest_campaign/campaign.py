@@ -50,12 +50,31 @@ class Base:
 
 
 @dataclasses.dataclass(frozen=True)
+class Dataset:
+    """A data set that predictions refer to.
+
+    ``path`` is the file with its rows, normal; None when ``ids`` holds them: one key tuple for each row. ``key`` are the fields
+    that together identify a row, ``rows`` and ``sha256`` what the manifest says of the file.
+    """
+
+    name: str
+    place: Place
+    path: str | None = None
+    ids: Sequence[tuple[str | int, ...]] | None = None
+    key: Sequence[str] = ()
+    rows: int | None = None
+    sha256: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Deliverable:
     """One named thing that is accepted or rejected.
 
     ``id`` is the full id, ``<run>/<deliverable>`` or just the id at campaign level. ``path`` is normal, "" being
     the campaign directory itself. ``place`` is where the manifest lists it; None when it was discovered.
-    ``file_columns`` are the columns of predictions that hold names of files.
+    ``dataset`` is the name of the data set of predictions, ``key`` the fields that identify a row of theirs, ``value`` the field
+    with the prediction, ``nullable`` the fields that may be null, ``truncated_field`` the one that says whether an input was cut
+    short, ``file_columns`` are the columns that hold names of files.
     ``base`` is the base model of an adapter or a merged model, ``merged_from`` the full id of the adapter that was merged.
     """
 
@@ -69,6 +88,11 @@ class Deliverable:
     depth: Depth | None = None
     files: Sequence[DeclaredFile] = ()
     place: Place | None = None
+    dataset: str | None = None
+    key: Sequence[str] = ()
+    value: str | None = None
+    nullable: Sequence[str] = ()
+    truncated_field: str | None = None
     file_columns: Sequence[str] = ()
     base: Base | None = None
     merged_from: str | None = None
@@ -93,6 +117,11 @@ class Run:
     repeat_of: str | None = None
     parameters: str | None = None
     steps: int | None = None
+    role: str | None = None
+    seed: int | None = None
+    first_step: int | None = None
+    resumed_from: str | None = None
+    world_size: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,6 +147,23 @@ class PlannedRun:
 
 
 @dataclasses.dataclass(frozen=True)
+class AbortRule:
+    """When a run is stopped early: in words and, where ``metric`` is given, as a comparison that can be evaluated.
+
+    ``op`` is ``>``, ``>=``, ``<``, ``<=``, ``==``, ``!=`` (with ``value``) or ``not_finite``; ``for_steps`` consecutive records
+    of the metric must fulfil it.
+    """
+
+    id: str
+    when: str
+    place: Place
+    metric: str | None = None
+    op: str | None = None
+    value: float | None = None
+    for_steps: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """The plan; ``sha256`` is the digest of its bytes, ``source`` "campaign" or "reviewer" (``--campaign-plan``)."""
 
@@ -128,6 +174,7 @@ class Plan:
     source: str
     file: str
     sha256: str
+    abort_rules: Sequence[AbortRule] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,6 +190,7 @@ class Manifest:
     plan_sha256: str | None
     decision: Mapping[str, Any] | None
     raw: Mapping[str, Any]
+    datasets: Mapping[str, Dataset] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 from . import paths, schema_files
 from .campaign import (
     ESSENTIAL,
+    AbortRule,
     Base,
+    Dataset,
     DeclaredFile,
     Deliverable,
     DocumentFault,
@@ -357,13 +359,26 @@ def _manifest(raw: Mapping[str, Any], file: str) -> Manifest:
                       for full, entry, parts, run in _deliverables(raw)],
         named_paths=[sound for path in _named_paths(raw) if (sound := _sound(path)) is not None],
         todo=[(entry["pointer"], entry["why"], entry.get("command")) for entry in raw.get("todo", ())],
-        plan_path=_sound(plan.get("path")), plan_sha256=plan.get("sha256"), decision=raw.get("decision"), raw=raw)
+        plan_path=_sound(plan.get("path")), plan_sha256=plan.get("sha256"), decision=raw.get("decision"), raw=raw,
+        datasets={name: _dataset(name, entry, Place(file, pointer_to(("datasets", name))))
+                  for name, entry in raw.get("datasets", {}).items()})
 
 
 def _run(run: Mapping[str, Any], place: Place) -> Run:
     return Run(id=run["id"], status=run["status"], reason=run.get("reason"), place=place, priority=_priority(run, None),
                abort_reason=run.get("abort", {}).get("reason"), supersedes=run.get("supersedes"),
-               repeat_of=run.get("repeat_of"), parameters=_sound(run.get("parameters")), steps=run.get("steps"))
+               repeat_of=run.get("repeat_of"), parameters=_sound(run.get("parameters")), steps=_whole(run.get("steps")),
+               role=run.get("role"), seed=_whole(run.get("seed")), first_step=_whole(run.get("first_step")),
+               resumed_from=run.get("resumed_from"), world_size=_whole(run.get("world_size")))
+
+
+def _dataset(name: str, entry: Mapping[str, Any], place: Place) -> Dataset:
+    ids = entry.get("ids")
+    path = entry.get("path")
+    return Dataset(
+        name=name, place=place, path=None if path is None else _leading(path), key=entry.get("key", ()),
+        ids=None if ids is None else [tuple(id) if isinstance(id, list) else (id,) for id in ids],
+        rows=_whole(entry.get("rows")), sha256=entry.get("sha256"))
 
 
 def _base(base: Mapping[str, Any], place: Place, name: str | None = None) -> Base:
@@ -391,7 +406,9 @@ def _deliverable(full: str, entry: Mapping[str, Any], run: Mapping[str, Any] | N
         depth=_depth(entry.get("reload", {}).get("depth")),
         files=[DeclaredFile(_leading(declared["path"]), _whole(declared.get("bytes")), declared.get("sha256"))
                for declared in entry.get("files", ())],
-        place=place, file_columns=entry.get("file_columns", ()), base=_base_of(entry, place, bases),
+        place=place, dataset=entry.get("dataset"), key=entry.get("key", ()), value=entry.get("value"),
+        nullable=entry.get("nullable", ()), truncated_field=entry.get("truncated_field"),
+        file_columns=entry.get("file_columns", ()), base=_base_of(entry, place, bases),
         merged_from=entry.get("merged_from"))
 
 
@@ -427,4 +444,7 @@ def _plan(raw: Mapping[str, Any], data: bytes, file: str, source: str) -> Plan:
             PlannedDeliverable(id=full, kind=entry.get("kind"), priority=_priority(entry, run), depth=_depth(entry.get("depth")),
                                place=Place(file, pointer_to(parts)), run=run["id"] if run else None)
             for full, entry, parts, run in _deliverables(raw)],
-        source=source, file=file, sha256=hashlib.sha256(data).hexdigest())
+        source=source, file=file, sha256=hashlib.sha256(data).hexdigest(),
+        abort_rules=[AbortRule(rule["id"], rule["when"], Place(file, pointer_to(("abort_rules", at))), rule.get("metric"),
+                               rule.get("op"), rule.get("value"), _whole(rule.get("for_steps")) or 1)
+                     for at, rule in enumerate(raw.get("abort_rules", ()))])

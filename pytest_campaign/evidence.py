@@ -65,6 +65,10 @@ class Files:
         """The first ``limit`` bytes of a regular file; OSError as for `head`."""
         return self._inventory.read(entry, limit)
 
+    def stream(self, entry: Entry) -> BinaryIO:
+        """A regular file, open for reading from its start, unbuffered; the caller closes it. OSError as for `head`."""
+        return os.fdopen(self._inventory.open(entry), "rb", buffering=0)
+
     def sha256(self, entry: Entry) -> str:
         """The SHA-256 of a regular file, in hexadecimal; OSError as for `head`."""
         if entry.path not in self._digests:
@@ -103,11 +107,8 @@ class Files:
         return merging.compare(self._tensor_files(campaign, deliverable), theirs, self._tensor_files(campaign, adapter))
 
     def _tensor_files(self, campaign: Campaign, deliverable: Deliverable) -> Sequence[merging.File]:
-        return [merging.File(path, entry.size, functools.partial(self._stream, entry))
+        return [merging.File(path, entry.size, functools.partial(self.stream, entry))
                 for path, entry in campaign.files_of(deliverable).items() if _holds_tensors(path)]
-
-    def _stream(self, entry: Entry) -> BinaryIO:
-        return os.fdopen(self._inventory.open(entry), "rb", buffering=0)
 
     def _stream_base(self, found: Found, file: FileSpec) -> BinaryIO:
         return os.fdopen(open_spec(found, file), "rb", buffering=0)

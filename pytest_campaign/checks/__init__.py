@@ -1,7 +1,8 @@
 """The checks, one module each, and which of them a campaign needs.
 
 Every module here that defines ``CHECK`` takes part, with the rules that it defines (a package: those of its
-module ``rules``); nothing has to be registered.
+module ``rules``); nothing has to be registered. One that asks the same of the campaign as a whole, of what belongs to no
+deliverable, defines ``CAMPAIGN_CHECK`` as well.
 """
 
 from __future__ import annotations
@@ -33,26 +34,26 @@ class Pair(NamedTuple):
 
 
 @functools.cache
-def _modules() -> Sequence[tuple[Check, Sequence[Rule]]]:
-    found = []
+def _modules() -> Sequence[tuple[Sequence[Check], Sequence[Rule]]]:
+    found: list[tuple[Sequence[Check], Sequence[Rule]]] = []
     for info in sorted(pkgutil.iter_modules(__path__), key=lambda info: info.name):
         module = importlib.import_module(f"{__name__}.{info.name}")
-        check = getattr(module, "CHECK", None)
-        if isinstance(check, (CampaignCheck, DeliverableCheck)):
-            found.append((check, tuple(rules_of(vars(getattr(module, "rules", module))))))
+        own = [getattr(module, name, None) for name in ("CHECK", "CAMPAIGN_CHECK")]
+        if checks := [check for check in own if isinstance(check, (CampaignCheck, DeliverableCheck))]:
+            found.append((checks, tuple(rules_of(vars(getattr(module, "rules", module))))))
     return found
 
 
 @functools.cache
 def campaign_checks() -> Mapping[str, CampaignCheck]:
     """The checks of a campaign as a whole, by name."""
-    return {check.name: check for check, _ in _modules() if isinstance(check, CampaignCheck)}
+    return {check.name: check for own, _ in _modules() for check in own if isinstance(check, CampaignCheck)}
 
 
 @functools.cache
 def deliverable_checks() -> Mapping[str, DeliverableCheck]:
     """The checks of one deliverable by name, the cheap ones first."""
-    checks = [check for check, _ in _modules() if isinstance(check, DeliverableCheck)]
+    checks = [check for own, _ in _modules() for check in own if isinstance(check, DeliverableCheck)]
     return {check.name: check for check in sorted(checks, key=lambda check: check.cost)}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from ..base_lookup import Absent, Found, Known
 from ..bases import Statement
@@ -34,6 +34,10 @@ class Evidence(Protocol):
 
     def content(self, entry: Entry, limit: int) -> bytes:
         """The first ``limit`` bytes of a regular file; OSError as for `head`."""
+        ...
+
+    def stream(self, entry: Entry) -> BinaryIO:
+        """A regular file, open for reading from its start, unbuffered; the caller closes it. OSError as for `head`."""
         ...
 
     def sha256(self, entry: Entry) -> str:
