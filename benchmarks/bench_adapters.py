@@ -34,9 +34,11 @@ def write(directory: Path, count: int) -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     model = LlamaForCausalLM(LlamaConfig(
-        vocab_size=2048, hidden_size=256, intermediate_size=512, num_hidden_layers=12, num_attention_heads=8, num_key_value_heads=8))
+        vocab_size=2048, hidden_size=256, intermediate_size=512, num_hidden_layers=12, num_attention_heads=8,
+        num_key_value_heads=8))
     model.save_pretrained(directory / "base")
-    adapter = get_peft_model(model, LoraConfig(r=8, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"], task_type="CAUSAL_LM"))
+    targets = ["q_proj", "k_proj", "v_proj", "o_proj"]
+    adapter = get_peft_model(model, LoraConfig(r=8, target_modules=targets, task_type="CAUSAL_LM"))
     for name, value in adapter.named_parameters():
         if "lora_B" in name:
             value.data.normal_(0, 0.1)
@@ -50,9 +52,11 @@ def write(directory: Path, count: int) -> None:
 
 def ours(directory: Path, count: int) -> float:
     """Seconds of one session over the base and the first ``count`` adapters."""
-    entries = [{"id": f"adapter-{number}", "kind": "adapter", "path": f"adapter-{number}", "base": "base"} for number in range(count)]
-    manifest = {"manifest_version": 1, "campaign": "adapters", "bases": {"base": {"model": "acme/base", "path": "base"}}, "runs": [],
-                "deliverables": [{"id": "base", "kind": "checkpoint", "path": "base"}, *entries]}
+    names = [f"adapter-{number}" for number in range(count)]
+    manifest = {"manifest_version": 1, "campaign": "adapters", "bases": {"base": {"model": "acme/base", "path": "base"}},
+                "runs": [], "deliverables": [
+                    {"id": "base", "kind": "checkpoint", "path": "base"},
+                    *({"id": name, "kind": "adapter", "path": name, "base": "base"} for name in names)]}
     (directory / "manifest.json").write_text(json.dumps(manifest))
     start = time.perf_counter()
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={directory.parent}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -208,12 +209,21 @@ class DocumentFault:
     expected: str | None = None
 
 
+class Gate(enum.StrEnum):
+    """Which deliverables decide about the campaign."""
+
+    DELIVERED = "delivered"  # those that were delivered, and the essential ones that are missing
+    ESSENTIAL = "essential"  # the essential ones alone
+    ALL = "all"  # also those that are missing and were only useful or exploratory
+
+
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """How deep the person who checks wants the reloads to go: no deeper than one, unverified below the other."""
+    """What the person who checks wants: reloads no deeper than one depth, unverified below the other, and the gate."""
 
     max_depth: Depth | None = None
     require_depth: Depth | None = None
+    gate: Gate = Gate.DELIVERED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -303,6 +313,17 @@ class Campaign:
             return planned.priority
         run = next((run for run in self.plan.runs if run.id == deliverable.run), None) if self.plan else None
         return run.priority if run is not None else deliverable.priority
+
+    def gates(self, priority: str, *, missing: bool) -> bool:
+        """Whether a deliverable of that priority, missing or not, decides about the campaign."""
+        if priority == ESSENTIAL:
+            return True
+        return self.asked.gate is Gate.ALL if missing else self.asked.gate is not Gate.ESSENTIAL
+
+    def decides(self, id: str | None) -> bool:
+        """Whether the checks of a deliverable (None: those of the campaign as a whole) decide about the campaign."""
+        deliverable = self.by_id[id] if id is not None else None
+        return deliverable is None or self.gates(self.priority(deliverable), missing=self.absent(deliverable))
 
     def owns(self, deliverable: Deliverable, path: str) -> bool:
         """Whether a file belongs to a deliverable: at or below its path, and to no deliverable nested in it."""

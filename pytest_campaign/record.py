@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import checks
-from .campaign import ESSENTIAL, Campaign, Deliverable
+from .campaign import Campaign, Deliverable
 from .checks import Pair
 from .checks.manifest import ABSENT
 from .findings import Finding, Level, Outcome, outcome
@@ -198,7 +198,7 @@ def _deliverable(campaign: Campaign, deliverable: Deliverable, needed: Sequence[
         id=deliverable.id, kind=deliverable.kind, path=deliverable.path if deliverable.usable else None,
         format=learned.format if learned else deliverable.format,
         purpose=deliverable.purpose, priority=priority, run=deliverable.run, verdict=verdict,
-        gated=verdict is not Verdict.MISSING or priority == ESSENTIAL,
+        gated=campaign.gates(priority, missing=verdict is Verdict.MISSING),
         depth=learned.depth if learned else None, bytes_read=sum(result.bytes_read for result in own.values()),
         results=[*own.values(), *left],
         files=[digests.get(path, FileFacts(path, entry.size)) for path, entry in campaign.files_of(deliverable).items()],
@@ -216,8 +216,9 @@ def _only_planned(campaign: Campaign, campaign_findings: Sequence[Finding]) -> S
         planned, verdict = list(campaign.not_listed), Verdict.MISSING
     return [DeliverableRecord(
         id=p.id, kind=p.kind, path=None, format=None, purpose=None, priority=p.priority, run=p.run,
-        verdict=Verdict.ABORTED if campaign.aborted(p.run) else verdict, gated=p.priority == ESSENTIAL, depth=None, bytes_read=0,
-        results=[], files=[], findings=[f for f in campaign_findings if f.deliverable == p.id]) for p in planned]
+        verdict=Verdict.ABORTED if campaign.aborted(p.run) else verdict, gated=campaign.gates(p.priority, missing=True),
+        depth=None, bytes_read=0, results=[], files=[], findings=[f for f in campaign_findings if f.deliverable == p.id])
+        for p in planned]
 
 
 def _campaign_verdict(expected: Sequence[Pair], results: Mapping[Pair, Result],

@@ -214,9 +214,13 @@ class Session:
         """Whether what was selected was not accepted, or lost on the way, although no item failed."""
         if any(key not in self._results for key in self._selected):
             return True
-        if any(self._results[key].outcome in (Outcome.FAILED, Outcome.UNVERIFIED) for key in self._selected):
+        deciding = [self._results[key].outcome for key in self._selected if self._decides(key)]
+        if Outcome.FAILED in deciding or Outcome.UNVERIFIED in deciding:
             return True
         return not any(campaign.partial for campaign in self._campaigns()) and not self._record(complete=True).accepted
+
+    def _decides(self, key: tuple[Path, Pair]) -> bool:
+        return self._subjects[key[0]].campaign.decides(key[1].deliverable)
 
     # The record
 

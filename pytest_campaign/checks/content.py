@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..campaign import ESSENTIAL, WEIGHTS, Campaign, Deliverable
+from ..campaign import WEIGHTS, Campaign, Deliverable
 from ..file_names import in_tool_folder, is_records, may_be_weights
 from ..findings import Finding, Level, Rule
 from ..inventory import FILE, LINK, SPECIAL, UNKNOWN, Changed, Entry
@@ -130,7 +130,7 @@ def _absent(campaign: Campaign, deliverable: Deliverable) -> Finding:
     near = next((e.path for e in campaign.inventory.entries if e.path.rpartition("/")[2] in (f"tmp-{name}", f"{name}.tmp")), None)
     remedy = f"the save was not finished ({near}); repeat it or take the checkpoint before" if near else \
         "copy it while the machine is still there, or correct the path"
-    level = Level.ERROR if campaign.priority(deliverable) == ESSENTIAL else Level.NOTE
+    level = Level.ERROR if campaign.gates(campaign.priority(deliverable), missing=True) else Level.NOTE
     listed = "the manifest lists it and it is not there" if deliverable.place is not None else "it is not there"
     return MISSING.finding(f"{listed}{why}", level=level, path=deliverable.path, remedy=remedy,
                            observed="nothing", expected=f"{deliverable.id} ({deliverable.kind})")

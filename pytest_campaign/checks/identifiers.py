@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterable, Iterator
 
 from .. import paths
-from ..campaign import ESSENTIAL, Campaign, Plan
+from ..campaign import Campaign, Plan
 from ..file_names import is_aside, is_checkpoint
 from ..findings import Finding, Level, Rule
 from ..inventory import FILE, FOLDER
@@ -165,8 +165,9 @@ def _plan_state(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
             observed=manifest.campaign, expected=plan.campaign, remedy="put the plan of this campaign beside the manifest")
 
 
-def _level(priority: str) -> Level:
-    return Level.ERROR if priority == ESSENTIAL else Level.NOTE
+def _level(campaign: Campaign, priority: str) -> Level:
+    """How grave it is that something of this priority is missing."""
+    return Level.ERROR if campaign.gates(priority, missing=True) else Level.NOTE
 
 
 def _runs(campaign: Campaign, plan: Plan) -> Iterator[Finding]:
@@ -175,8 +176,8 @@ def _runs(campaign: Campaign, plan: Plan) -> Iterator[Finding]:
         record = campaign.runs.get(run.id)
         if record is None:
             yield MISSING_RUN.finding(
-                f"the planned run {run.id} is not in the manifest ({run.priority})", level=_level(run.priority), path=MANIFEST,
-                pointer="/runs", expected=run.id, observed=_listed(campaign.runs) or "no run",
+                f"the planned run {run.id} is not in the manifest ({run.priority})", level=_level(campaign, run.priority),
+                path=MANIFEST, pointer="/runs", expected=run.id, observed=_listed(campaign.runs) or "no run",
                 remedy=f"add run {run.id} with its status; an aborted or dropped run keeps its id and reason")
         elif record.status == "not_run":
             yield NOT_RUN.finding(f"the planned run {run.id} was not executed: {record.reason}", path=record.place.file,
@@ -193,7 +194,7 @@ def _runs(campaign: Campaign, plan: Plan) -> Iterator[Finding]:
 
 def _deliverables(campaign: Campaign, plan: Plan) -> Iterator[Finding]:
     for planned in campaign.not_listed:
-        level = Level.NOTE if campaign.aborted(planned.run) else _level(planned.priority)
+        level = Level.NOTE if campaign.aborted(planned.run) else _level(campaign, planned.priority)
         kind = f", a {planned.kind}," if planned.kind else ""
         yield MISSING_DELIVERABLE.finding(
             f"{planned.id}{kind} is planned and not in the manifest ({planned.priority})", level=level, path=planned.place.file,
