@@ -389,6 +389,39 @@ class Campaign:
                     found[path] = entry
         return found
 
+    def role(self, run: str) -> str | None:
+        """What a run is for: the plan says it, else the manifest."""
+        planned = next((planned for planned in self.plan.runs if planned.id == run), None) if self.plan else None
+        record = self.runs.get(run)
+        return (planned.role if planned else None) or (record.role if record else None)
+
+    def root_of(self, run: str) -> str:
+        """The run that a run repeats in the end; itself when it repeats none."""
+        passed = set()
+        while (record := self.runs.get(run)) is not None and record.repeat_of is not None and run not in passed:
+            passed.add(run)
+            run = record.repeat_of
+        return run
+
+    def parameters_of(self, run: Run) -> str | None:
+        """The file with the parameters of a run: the one that it names, else the one that it delivers. Of a folder of Hydra's
+        its ``config.yaml``."""
+        if run.parameters is not None:
+            return run.parameters
+        delivered = [d.path for d in self.deliverables if d.run == run.id and d.kind == "parameters" and d.usable]
+        for path in delivered:
+            files = [path, paths.join(path, "config.yaml"), paths.join(path, ".hydra/config.yaml")]
+            for file in files:
+                entry = self.inventory.resolve(file)
+                if entry is not None and entry.kind == FILE:
+                    return file
+        return None
+
+    @functools.cached_property
+    def control(self) -> str | None:
+        """The first run of the manifest that is a control."""
+        return next((id for id in self.runs if self.role(id) == "control"), None)
+
     def aborted(self, run: str | None) -> bool:
         """Whether a run is validly recorded as aborted: with its reason."""
         record = self.runs.get(run or "")

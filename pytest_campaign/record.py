@@ -33,8 +33,9 @@ class Verdict(enum.StrEnum):
 class Result:
     """How one check of one subject ended.
 
-    ``depth``, ``format``, ``bytes_read`` and ``files`` are what a reload learned; the other checks leave them
-    empty. ``reason`` says why a check was skipped or did not end.
+    ``depth``, ``format``, ``bytes_read`` and ``files`` are what a reload learned, ``copies`` (the id of each deliverable that is
+    one, with the id of the original) and ``parameters`` (by run, those in which the runs differ) what the check of the
+    identifiers learned; the other checks leave them empty. ``reason`` says why a check was skipped or did not end.
     """
 
     pair: Pair
@@ -46,6 +47,8 @@ class Result:
     format: str | None = None
     bytes_read: int = 0
     files: Sequence[FileFacts] = ()
+    copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    parameters: Mapping[str, Mapping[str, str | None]] = dataclasses.field(default_factory=dict)
 
     def to_text(self) -> str:
         """One ASCII line of JSON, which a pytest report carries unharmed between processes."""
@@ -92,7 +95,10 @@ class DeliverableRecord:
 
 @dataclasses.dataclass(frozen=True)
 class CampaignRecord:
-    """One campaign with its verdict. ``ran`` of ``expected`` checks ended; ``partial`` when some were not selected."""
+    """One campaign with its verdict. ``ran`` of ``expected`` checks ended; ``partial`` when some were not selected.
+
+    ``distinct`` is how many accepted deliverables there are when repeats and copies count once.
+    """
 
     directory: str
     campaign: str
@@ -107,6 +113,7 @@ class CampaignRecord:
     findings: Sequence[Finding]
     runs: Sequence[Mapping[str, Any]]
     deliverables: Sequence[DeliverableRecord]
+    distinct: int
 
     def count(self, verdict: Verdict) -> int:
         """How many deliverables have this verdict."""
@@ -177,8 +184,9 @@ def campaign_record(campaign: Campaign, results: Mapping[Pair, Result], *, parti
         inventory=(len(files), sum({(e.device, e.inode): e.size for e in files}.values())),
         results=own,
         findings=[finding for finding in campaign_findings if finding.deliverable is None],
-        runs=_runs(campaign, deliverables),
+        runs=_runs(campaign, deliverables, own),
         deliverables=deliverables,
+        distinct=_distinct(campaign, deliverables, own),
     )
 
 
@@ -232,12 +240,26 @@ def _campaign_verdict(expected: Sequence[Pair], results: Mapping[Pair, Result],
     return Verdict.ACCEPTED
 
 
-def _runs(campaign: Campaign, deliverables: Sequence[DeliverableRecord]) -> Sequence[Mapping[str, Any]]:
+def _distinct(campaign: Campaign, deliverables: Sequence[DeliverableRecord], results: Sequence[Result]) -> int:
+    """How many accepted deliverables there are when what a repeated run delivers again, and a copy, count once."""
+    originals = {id: original for result in results for id, original in result.copies.items()}
+    roots = set()
+    for deliverable in deliverables:
+        if deliverable.verdict is Verdict.ACCEPTED:
+            id = originals.get(deliverable.id, deliverable.id)
+            run, _, own = id.rpartition("/")
+            roots.add((campaign.root_of(run), own))
+    return len(roots)
+
+
+def _runs(campaign: Campaign, deliverables: Sequence[DeliverableRecord],
+          results: Sequence[Result]) -> Sequence[Mapping[str, Any]]:
+    parameters = {run: values for result in results for run, values in result.parameters.items()}
     found = []
     for run in campaign.manifest.runs if campaign.manifest else ():
         own = [deliverable.verdict for deliverable in deliverables if deliverable.run == run.id]
         counts = {verdict.value: own.count(verdict) for verdict in Verdict if verdict in own}
         found.append({
             "id": run.id, "status": run.status, "counts": counts,
-            "parameters": None, "abort": {"reason": run.abort_reason} if run.abort_reason else None})
+            "parameters": parameters.get(run.id), "abort": {"reason": run.abort_reason} if run.abort_reason else None})
     return found

@@ -301,7 +301,8 @@ def run_check(campaign: Campaign, pair: Pair, evidence: Files) -> Result:
     if deliverable is not None and campaign.aborted(deliverable.run):
         findings = [dataclasses.replace(finding, level=Level.NOTE, unanswered=False) for finding in findings]
     result = Result(pair, outcome(findings), findings, seconds=round(time.perf_counter() - start, 4))
-    return dataclasses.replace(result, **evidence.learned(campaign, deliverable, pair.check)) if deliverable else result
+    learned = evidence.learned(campaign, deliverable, pair.check) if deliverable else evidence.compared(campaign, pair.check)
+    return dataclasses.replace(result, **learned)
 
 
 @contextlib.contextmanager
