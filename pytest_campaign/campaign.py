@@ -302,6 +302,11 @@ class Campaign:
     def _planned(self) -> Mapping[str, PlannedDeliverable]:
         return {planned.id: planned for planned in self.plan.deliverables} if self.plan else {}
 
+    @functools.cached_property
+    def planned_runs(self) -> Mapping[str, PlannedRun]:
+        """The runs of the plan by their ids."""
+        return {run.id: run for run in self.plan.runs} if self.plan else {}
+
     def planned(self, deliverable: Deliverable) -> PlannedDeliverable | None:
         """What the plan promises under the deliverable's id."""
         return self._planned.get(deliverable.id)
@@ -311,7 +316,7 @@ class Campaign:
         planned = self.planned(deliverable)
         if planned is not None:
             return planned.priority
-        run = next((run for run in self.plan.runs if run.id == deliverable.run), None) if self.plan else None
+        run = self.planned_runs.get(deliverable.run or "")
         return run.priority if run is not None else deliverable.priority
 
     def gates(self, priority: str, *, missing: bool) -> bool:
@@ -391,7 +396,7 @@ class Campaign:
 
     def role(self, run: str) -> str | None:
         """What a run is for: the plan says it, else the manifest."""
-        planned = next((planned for planned in self.plan.runs if planned.id == run), None) if self.plan else None
+        planned = self.planned_runs.get(run)
         record = self.runs.get(run)
         return (planned.role if planned else None) or (record.role if record else None)
 
@@ -403,13 +408,20 @@ class Campaign:
             run = record.repeat_of
         return run
 
+    @functools.cached_property
+    def _delivered_parameters(self) -> Mapping[str | None, Sequence[str]]:
+        found: dict[str | None, list[str]] = {}
+        for deliverable in self.deliverables:
+            if deliverable.kind == "parameters" and deliverable.usable:
+                found.setdefault(deliverable.run, []).append(deliverable.path)
+        return found
+
     def parameters_of(self, run: Run) -> str | None:
         """The file with the parameters of a run: the one that it names, else the one that it delivers. Of a folder of Hydra's
         its ``config.yaml``."""
         if run.parameters is not None:
             return run.parameters
-        delivered = [d.path for d in self.deliverables if d.run == run.id and d.kind == "parameters" and d.usable]
-        for path in delivered:
+        for path in self._delivered_parameters.get(run.id, ()):
             files = [path, paths.join(path, "config.yaml"), paths.join(path, ".hydra/config.yaml")]
             for file in files:
                 entry = self.inventory.resolve(file)

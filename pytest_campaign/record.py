@@ -166,10 +166,14 @@ def campaign_record(campaign: Campaign, results: Mapping[Pair, Result], *, parti
     """The record of one campaign from the results that arrived. Pure."""
     expected = checks.expected(campaign)
     own = [results[pair] for pair in expected if pair.deliverable is None and pair in results]
-    campaign_findings = [finding for result in own for finding in result.findings]
-    deliverables = [_deliverable(campaign, d, [p.check for p in expected if p.deliverable == d.id], results, campaign_findings)
-                    for d in campaign.deliverables]
-    deliverables += _only_planned(campaign, campaign_findings)
+    said: dict[str | None, list[Finding]] = {}
+    for finding in (finding for result in own for finding in result.findings):
+        said.setdefault(finding.deliverable, []).append(finding)
+    needed: dict[str | None, list[str]] = {}
+    for pair in expected:
+        needed.setdefault(pair.deliverable, []).append(pair.check)
+    deliverables = [_deliverable(campaign, d, needed.get(d.id, ()), results, said.get(d.id, ())) for d in campaign.deliverables]
+    deliverables += _only_planned(campaign, said)
     ran = sum(pair in results for pair in expected)
     files = [entry for entry in campaign.inventory.entries if entry.kind == "file"]
     return CampaignRecord(
@@ -183,7 +187,7 @@ def campaign_record(campaign: Campaign, results: Mapping[Pair, Result], *, parti
         plan=(campaign.plan.source, campaign.plan.sha256) if campaign.plan else None,
         inventory=(len(files), sum({(e.device, e.inode): e.size for e in files}.values())),
         results=own,
-        findings=[finding for finding in campaign_findings if finding.deliverable is None],
+        findings=said.get(None, ()),
         runs=_runs(campaign, deliverables, own),
         deliverables=deliverables,
         distinct=_distinct(campaign, deliverables, own),
@@ -191,13 +195,13 @@ def campaign_record(campaign: Campaign, results: Mapping[Pair, Result], *, parti
 
 
 def _deliverable(campaign: Campaign, deliverable: Deliverable, needed: Sequence[str], results: Mapping[Pair, Result],
-                 campaign_findings: Sequence[Finding]) -> DeliverableRecord:
+                 said: Sequence[Finding]) -> DeliverableRecord:
     # Of two deliverables with one id only one can have been checked.
     known = results if campaign.by_id[deliverable.id] is deliverable else {}
     own = {name: known[pair] for name in needed if (pair := Pair(deliverable.id, name)) in known}
     left = [Result(Pair(deliverable.id, name), Outcome.UNVERIFIED, reason=NOT_RUN) for name in needed if name not in own]
     findings = [f for result in own.values() for f in result.findings]
-    findings += [f for f in campaign_findings if f.deliverable == deliverable.id]
+    findings += said
     verdict = _verdict(campaign, deliverable, needed, own, findings)
     priority = campaign.priority(deliverable)
     learned = next((result for result in own.values() if result.format is not None), None)
@@ -214,7 +218,7 @@ def _deliverable(campaign: Campaign, deliverable: Deliverable, needed: Sequence[
     )
 
 
-def _only_planned(campaign: Campaign, campaign_findings: Sequence[Finding]) -> Sequence[DeliverableRecord]:
+def _only_planned(campaign: Campaign, said: Mapping[str | None, Sequence[Finding]]) -> Sequence[DeliverableRecord]:
     """Deliverables that only the plan knows; with an unusable manifest nobody can say what became of them."""
     if campaign.plan is None:
         return []
@@ -225,7 +229,7 @@ def _only_planned(campaign: Campaign, campaign_findings: Sequence[Finding]) -> S
     return [DeliverableRecord(
         id=p.id, kind=p.kind, path=None, format=None, purpose=None, priority=p.priority, run=p.run,
         verdict=Verdict.ABORTED if campaign.aborted(p.run) else verdict, gated=campaign.gates(p.priority, missing=True),
-        depth=None, bytes_read=0, results=[], files=[], findings=[f for f in campaign_findings if f.deliverable == p.id])
+        depth=None, bytes_read=0, results=[], files=[], findings=said.get(p.id, ()))
         for p in planned]
 
 
@@ -255,9 +259,12 @@ def _distinct(campaign: Campaign, deliverables: Sequence[DeliverableRecord], res
 def _runs(campaign: Campaign, deliverables: Sequence[DeliverableRecord],
           results: Sequence[Result]) -> Sequence[Mapping[str, Any]]:
     parameters = {run: values for result in results for run, values in result.parameters.items()}
+    verdicts: dict[str | None, list[Verdict]] = {}
+    for deliverable in deliverables:
+        verdicts.setdefault(deliverable.run, []).append(deliverable.verdict)
     found = []
     for run in campaign.manifest.runs if campaign.manifest else ():
-        own = [deliverable.verdict for deliverable in deliverables if deliverable.run == run.id]
+        own = verdicts.get(run.id, [])
         counts = {verdict.value: own.count(verdict) for verdict in Verdict if verdict in own}
         found.append({
             "id": run.id, "status": run.status, "counts": counts,

@@ -22,7 +22,7 @@ from .arguments import SELECTION, STAND_IN, as_in_ids, take_over
 from .base_lookup import Shelf, hub_cache
 from .campaign import Campaign
 from .checks import Pair
-from .collection import Campaigns, CheckItem, Place, Tree, in_order, node_id, places
+from .collection import Campaigns, CheckItem, Hooks, Place, Tree, in_order, node_id, places
 from .evidence import Files, version
 from .findings import Level, Outcome, outcome
 from .progress import ProgressLine
@@ -93,6 +93,7 @@ class Session:
         self._is_worker = hasattr(config, "workerinput")
         self._reloader = Reloader(chosen.limits, [str(path) for path in snapshots])
         self._progress = ProgressLine(config)
+        self._hooks: dict[Path, Hooks] = {}
         self._results: dict[tuple[Path, Pair], Result] = {}
         self._selected: set[tuple[Path, Pair]] = set()
         self._started = time.time()
@@ -108,6 +109,13 @@ class Session:
     def campaign(self, directory: Path) -> Campaign:
         """The campaign of one of the session's directories."""
         return self._subjects[directory].campaign
+
+    def hooks(self, directory: Path) -> Hooks:
+        """The hooks as the items of one of the session's directories see them."""
+        hooks = self._hooks.get(directory)
+        if hooks is None or not hooks.current:
+            hooks = self._hooks[directory] = Hooks(self._config.pluginmanager, directory)
+        return hooks
 
     @functools.cached_property
     def _by_node_id(self) -> Mapping[str, tuple[Path, Pair]]:

@@ -87,7 +87,7 @@ def deliverables(campaign: Campaign, plan: Plan) -> Iterator[Finding]:
         file, pointer = (deliverable.place.file, deliverable.place.pointer) if deliverable.place else (MANIFEST, None)
         promised = promises.get(deliverable.id)
         if promised is None:
-            if deliverable.run is None or deliverable.run in {run.id for run in plan.runs}:
+            if deliverable.run is None or deliverable.run in campaign.planned_runs:
                 yield rules.UNPLANNED_DELIVERABLE.finding(
                     f"{deliverable.id} is delivered and not planned", path=file, pointer=pointer, deliverable=deliverable.id,
                     remedy="none, if it is an extra")
