@@ -112,6 +112,20 @@ def parse(data: bytes) -> Saved:
     return Saved(tensors, objects, pieces, sorted(strangers, key=lambda name: name.name), len(data) - loaded.end)
 
 
+def merged(parts: Sequence[Saved]) -> Saved:
+    """What the files say together when every process wrote one of its own, of its own chunks (``use_collectives=False``)."""
+    if len(parts) == 1:
+        return parts[0]
+    tensors: dict[str, SavedTensor] = {}
+    for part in parts:
+        for name, tensor in part.tensors.items():
+            known = tensors.get(name, tensor)
+            tensors[name] = SavedTensor(known.dtype, known.shape, list(dict.fromkeys([*known.chunks, *tensor.chunks])))
+    objects = list(dict.fromkeys(name for part in parts for name in part.objects))
+    return Saved(tensors, objects, [piece for part in parts for piece in part.pieces],
+                 [name for part in parts for name in part.strangers], sum(part.trailing for part in parts))
+
+
 def _size(arguments: tuple[Any, ...]) -> tuple[int, ...]:
     return _numbers(arguments[0] if len(arguments) == 1 else None, "a size")
 

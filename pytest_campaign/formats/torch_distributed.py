@@ -3,7 +3,8 @@
 ``.metadata`` is written last and names file, offset and length of every item; each of these ranges is a complete archive of
 ``torch.save`` with one chunk of a tensor, or with an object. The sharded states of FSDP (``pytorch_model_fsdp_0``,
 ``optimizer_0``) are such folders. torch's loader believes the ``.metadata``, gives it to ``pickle.load`` and looks at no
-checksum; here every range is read once, in the pass over its file, without a process group.
+checksum; here every range is read once, in the pass over its file, without a process group. Processes that save without
+coordination (``use_collectives=False``) write ``__<rank>.metadata`` each instead.
 
 Source: torch/distributed/checkpoint/filesystem.py of torch 2.13, and folders written by it.
 """
@@ -19,7 +20,7 @@ from typing import BinaryIO
 
 from .. import paths
 from .base import Depth, FileFacts, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
-from .distributed_metadata import LARGEST, MARK, Piece, Saved, coverage, parse
+from .distributed_metadata import LARGEST, MARK, Piece, Saved, coverage, merged, parse
 from .file_sets import combined, once, pass_over
 from .pickle_survey import BadPickle
 from .streaming import exactly
@@ -30,6 +31,7 @@ from .zip_archive import ArchiveFault, Read, read_archive, reader
 
 NAME = "torch distributed checkpoint"
 METADATA = ".metadata"
+_METADATA = re.compile(r"(__[0-9]+)?\.metadata")
 _UNFINISHED = re.compile(r"(__[0-9]+)?\.metadata\.tmp")
 _DATA = re.compile(r".+\.distcp")
 _SHOWN = 3
@@ -38,47 +40,34 @@ _OPTIMIZER = re.compile(r"optim(izer)?s?\b.*")
 
 def gather(folder: Folder) -> Iterator[Unit]:
     """The checkpoint of a folder: the files of its writers, its metadata, or both."""
-    metadata = folder.candidates.get(METADATA)
+    metadata = [candidate for name, candidate in folder.candidates.items() if _METADATA.fullmatch(name)]
     data = [candidate.path for name, candidate in folder.candidates.items() if _DATA.fullmatch(name)]
-    if not data and (metadata is None or MARK not in metadata.head):
+    if not data and not any(MARK in candidate.head for candidate in metadata):
         return
     left = [candidate.path for name, candidate in folder.candidates.items() if _UNFINISHED.fullmatch(name)]
-    yield Unit(NAME, folder.path, (*([metadata.path] if metadata else []), *sorted(data), *left))
+    yield Unit(NAME, folder.path, (*sorted(candidate.path for candidate in metadata), *sorted(data), *left))
 
 
 def read(unit: Unit, source: Source) -> Reading:
     """The metadata, the files that it names, and every item in them."""
     place = paths.join(unit.path, METADATA)
-    data = [path for path in unit.files if _DATA.fullmatch(path.rpartition("/")[2]) and source.exists(path)]
-    facts = [pass_over(path, source) for path in unit.files if path not in data and source.exists(path)]
-    if not source.exists(place):
-        unfinished = [path for path in unit.files if _UNFINISHED.fullmatch(path.rpartition("/")[2])]
-        why = f"; the save was not finished ({_name(unfinished[0])})" if unfinished else ""
-        problem = Problem(ProblemKind.SHARD_INDEX, place,
-                          f"{len(data):,} files of a distributed checkpoint and no {METADATA}, which is written last{why}",
-                          f"{METADATA}, without which nothing of them can be loaded")
-        return _unread(data, facts, [problem], source)
-    size = source.size(place)
-    if size > LARGEST:
-        problem = Problem(ProblemKind.TOO_LARGE, place, f"{size:,} bytes of metadata", f"at most {LARGEST:,} bytes")
-        return _unread(data, facts, [problem], source)
+    there = [path for path in unit.files if source.exists(path)]
+    data = [path for path in there if _DATA.fullmatch(_name(path))]
+    facts = [pass_over(path, source) for path in there if path not in data]
+    metadata = [place] if place in there else [path for path in there if _METADATA.fullmatch(_name(path))]
     try:
-        saved = _saved(place, source)
-    except BadPickle as error:
-        kind = ProblemKind.TRUNCATED if error.incomplete else ProblemKind.DAMAGED
-        problem = Problem(kind, place, f"{size:,} bytes that are no metadata: {error}", "a complete pickle of the metadata")
-        return _unread(data, facts, [problem], source)
-    problems, strange = _strangers(saved, place)
+        saved = _saved(unit, metadata, data, source)
+    except _Unusable as reason:
+        return _unread(data, facts, [reason.problem], source)
+    problems, strange = _strangers(saved, metadata[0])
     if strange:
         return _unread(data, facts, problems, source)
-    by_file, found = _by_file(unit.path, saved, data, source)
-    problems += [*found, *_coverage(saved, place)]
-    read_files = [_File(path, by_file.get(path, ()), saved, source).read() for path in data]
-    whole = combined(NAME, read_files, problems, facts)
-    names = [name for name, tensor in saved.tensors.items() if tensor.elements]
+    by_file, found = _by_file(unit.path, metadata[0], saved, data)
+    problems += [*found, *_coverage(saved, metadata[0])]
     if not saved.tensors:
-        whole = dataclasses.replace(
-            whole, problems=[*whole.problems, Problem(ProblemKind.NO_TENSORS, place, "it names no tensor", "at least one")])
+        problems.append(Problem(ProblemKind.NO_TENSORS, metadata[0], "it names no tensor", "at least one tensor"))
+    whole = combined(NAME, [_File(path, by_file.get(path, ()), saved, source).read() for path in data], problems, facts)
+    names = [name for name, tensor in saved.tensors.items() if tensor.elements]
     return dataclasses.replace(
         whole,
         tensors=len(saved.tensors),
@@ -88,13 +77,40 @@ def read(unit: Unit, source: Source) -> Reading:
     )
 
 
+class _Unusable(Exception):
+    """There is no metadata, or none that says anything."""
+
+    def __init__(self, kind: ProblemKind, path: str, observed: str, expected: str) -> None:
+        super().__init__(observed)
+        self.problem = Problem(kind, path, observed, expected)
+
+
+def _saved(unit: Unit, metadata: Sequence[str], data: Sequence[str], source: Source) -> Saved:
+    if not metadata:
+        unfinished = [path for path in unit.files if _UNFINISHED.fullmatch(_name(path))]
+        why = f"; the save was not finished ({_name(unfinished[0])})" if unfinished else ""
+        raise _Unusable(ProblemKind.SHARD_INDEX, paths.join(unit.path, METADATA),
+                        f"{len(data):,} files of a distributed checkpoint and no {METADATA} (or an empty one), which is written "
+                        f"last{why}",
+                        f"{METADATA}, without which nothing of them can be loaded")
+    size = sum(source.size(path) for path in metadata)
+    if size > LARGEST:
+        raise _Unusable(ProblemKind.TOO_LARGE, metadata[0], f"{size:,} bytes of metadata", f"at most {LARGEST:,} bytes")
+    parts = []
+    for path in metadata:
+        with source.open(path) as file:
+            content = exactly(file, 0, source.size(path))
+        try:
+            parts.append(parse(content))
+        except BadPickle as error:
+            kind = ProblemKind.TRUNCATED if error.incomplete else ProblemKind.DAMAGED
+            raise _Unusable(kind, path, f"{len(content):,} bytes that are no metadata: {error}",
+                            "a complete pickle of the metadata") from None
+    return merged(parts)
+
+
 def _unread(data: Sequence[str], facts: Sequence[FileFacts], problems: Sequence[Problem], source: Source) -> Reading:
     return Reading(NAME, None, [*facts, *(pass_over(path, source) for path in data)], problems)
-
-
-def _saved(place: str, source: Source) -> Saved:
-    with source.open(place) as file:
-        return parse(exactly(file, 0, source.size(place)))
 
 
 def _strangers(saved: Saved, place: str) -> tuple[list[Problem], bool]:
@@ -110,10 +126,9 @@ def _strangers(saved: Saved, place: str) -> tuple[list[Problem], bool]:
 
 
 def _by_file(
-    folder: str, saved: Saved, data: Sequence[str], source: Source
+    folder: str, place: str, saved: Saved, data: Sequence[str]
 ) -> tuple[Mapping[str, Sequence[Piece]], list[Problem]]:
     """The pieces of each file that is there, in their order, and what is wrong with the files that the metadata names."""
-    place = paths.join(folder, METADATA)
     problems = []
     by_file: dict[str, list[Piece]] = {}
     refused: dict[str, str] = {}
