@@ -771,6 +771,12 @@ def a_random_state_is_missing_beside_a_model(made: Written) -> None:
     hugging_face.model(a_state(made, "inference"))
 
 
+@faulty("reload.ranks", "control/state", POINT)
+def a_random_state_is_missing_and_a_model_beside_it_is_no_excuse(made: Written) -> None:
+    made.run("control")["world_size"] = 2
+    hugging_face.model(a_state(made, "resume"))
+
+
 @faulty("reload.ranks", "control/state", POINT, level=Level.WARNING, verdict=Verdict.ACCEPTED, campaign=Verdict.ACCEPTED)
 def random_states_of_more_processes_than_there_were(made: Written) -> None:
     made.run("control")["world_size"] = 2
