@@ -35,8 +35,15 @@ def recognise(inventory: Inventory) -> tuple[Sequence[Unit], dict[str, str]]:
                 unread[child.path] = error.strerror or str(error)
             else:
                 candidates[candidate.name] = candidate
-        units += _units(Folder(folder, candidates))
+        units += _units(Folder(folder, candidates, _below(inventory, folder)))
     return tuple(sorted(units, key=lambda unit: unit.path)), unread
+
+
+def _below(inventory: Inventory, folder: str) -> dict[str, Sequence[str]]:
+    """The names of the files in each subfolder."""
+    return {posixpath.basename(child.path): [posixpath.basename(entry.path) for entry in inventory.children(child.path)
+                                             if entry.kind in (FILE, LINK)]
+            for child in inventory.children(folder) if child.kind == FOLDER}
 
 
 def _candidate(inventory: Inventory, path: str, entry: Entry) -> Candidate:

@@ -44,5 +44,7 @@ def candidate(path: pathlib.Path, name: str | None = None) -> Candidate:
 
 def folder(root: pathlib.Path, name: str = "") -> Folder:
     inside = name + "/" if name else ""
-    return Folder(name, {path.name: candidate(path, inside + path.name) for path in sorted((root / name).iterdir())
-                         if path.is_file() and path.stat().st_size})
+    entries = sorted((root / name).iterdir())
+    return Folder(name, {path.name: candidate(path, inside + path.name) for path in entries
+                         if path.is_file() and path.stat().st_size},
+                  {path.name: [below.name for below in path.iterdir() if below.is_file()] for path in entries if path.is_dir()})

@@ -126,7 +126,9 @@ class Reading:
     ``depth`` is how deep the reading really went, None when not even the structure could be read.
     ``tensors`` counts tensors, ``elements`` their elements and ``dtypes`` the tensors of each dtype.
     ``bytes_read`` counts the bytes of tensor data that were looked at. ``layout`` are the tensors by name where the
-    format knows them all, for comparison inside the child: it is not sent to the parent.
+    format knows them all, and ``stated`` the plain values near the top of a pickled object by their keys; both are for
+    comparison inside the child and are not sent to the parent. ``ranks`` is of how many processes the state is there, None
+    where the format does not tell. ``only_state``: it holds no model but what a training needs to go on.
     """
 
     format: str
@@ -138,6 +140,9 @@ class Reading:
     dtypes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     bytes_read: int = 0
     layout: Mapping[str, Placed] = dataclasses.field(default_factory=dict)
+    stated: Mapping[tuple[str, ...], Any] = dataclasses.field(default_factory=dict)
+    ranks: int | None = None
+    only_state: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,10 +185,14 @@ class Unit:
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-    """The regular files of one folder (not of its subfolders), by name."""
+    """The regular files of one folder (not of its subfolders), by name.
+
+    ``below`` has the names of the files in each of its subfolders; of those only the names are known.
+    """
 
     path: str
     candidates: Mapping[str, Candidate]
+    below: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
 
 class Source(Protocol):
@@ -233,8 +242,8 @@ class Format:
 
 def to_json(reading: Reading) -> dict[str, Any]:
     """The reading as plain JSON data."""
-    data = dataclasses.asdict(dataclasses.replace(reading, layout={}, dtypes=dict(reading.dtypes)))
-    del data["layout"]
+    data = dataclasses.asdict(dataclasses.replace(reading, layout={}, stated={}, dtypes=dict(reading.dtypes)))
+    del data["layout"], data["stated"]
     data["depth"] = reading.depth.label if reading.depth is not None else None
     return data
 
@@ -253,6 +262,8 @@ def from_json(data: Any) -> Reading:
             elements=_count(data["elements"]),
             dtypes={_text(k): _count(v) for k, v in data["dtypes"].items()},
             bytes_read=_count(data["bytes_read"]),
+            ranks=None if data["ranks"] is None else _count(data["ranks"]),
+            only_state=_truth(data["only_state"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a reading: {error!r}") from None
@@ -261,6 +272,12 @@ def from_json(data: Any) -> Reading:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
     return value
 
 

@@ -163,7 +163,7 @@ def read(unit: Unit, source: Source) -> Reading:
             shards = [path for path in index.shards if source.exists(path)]
     else:
         problems = list(_without_index(unit))
-    readings = _read_all(shards, source)
+    readings = read_all(shards, source)
     used = {reading.format for reading in readings.values() if reading.depth is not None}
     if len(used) > 1:
         problems.append(Problem(ProblemKind.SHARD_INDEX, unit.path, f"shards of different formats: {', '.join(sorted(used))}",
@@ -299,8 +299,11 @@ def _some(files: Sequence[str]) -> str:
 # ---- the shards ----------------------------------------------------------------------------------------------
 
 
-def _read_all(shards: Sequence[str], source: Source) -> Mapping[str, Reading]:
-    """The reading of each shard, several at a time where their formats allow it: the digest of one keeps one processor busy."""
+def read_all(shards: Sequence[str], source: Source) -> Mapping[str, Reading]:
+    """The reading of each file by the format that recognises it, several at a time where their formats allow it.
+
+    The digest of one keeps one processor busy.
+    """
     found = {path: _format(path, source) for path in shards}
     todo = collections.deque(shards)
     readings: dict[str, Reading] = {}
@@ -342,7 +345,7 @@ def _format(path: str, source: Source) -> Format | None:
 
 
 def _unknown(path: str, source: Source) -> Reading:
-    problem = Problem(ProblemKind.DAMAGED, path, "a shard of no format that is known here", "safetensors or a torch file")
+    problem = Problem(ProblemKind.DAMAGED, path, "a file of no format that is known here", "safetensors or a torch file")
     return Reading(NAME, None, [_facts(path, source)], [problem])
 
 

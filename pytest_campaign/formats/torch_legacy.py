@@ -13,13 +13,13 @@ import dataclasses
 import itertools
 import re
 import struct
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
 
 from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
 from .pickle_survey import LARGEST, BadPickle, Survey, survey
 from .streaming import exactly
-from .torch_object import Tensor, Unloadable, check_storages, rebuild, refused_names
+from .torch_object import Tensor, Unloadable, check_storages, only_state, rebuild, refused_names
 from .torch_values import Part, read_values
 from .zip_archive import reader
 
@@ -68,7 +68,9 @@ def read(unit: Unit, source: Source) -> Reading:
         size = source.size(path)
         problems: list[Problem] = []
         parts: list[Part] = []
-        tensors: list[Tensor] = []
+        tensors: Sequence[Tensor] = ()
+        stated: Mapping[tuple[str, ...], Any] = {}
+        state = False
         depth: Depth | None = None
         try:
             layout = _layout(file, size, path)
@@ -78,20 +80,23 @@ def read(unit: Unit, source: Source) -> Reading:
                 problems.append(
                     Problem(ProblemKind.TRAILING, path, f"{size - layout.size:,} bytes behind the last storage", "none")
                 )
-            named, strangers = refused_names(layout.survey, path)
+            named, strangers = refused_names(layout.survey.names, path)
             problems += named
             if layout.survey.modules:
                 problems.append(
                     Problem(ProblemKind.UNREADABLE_KIND, path, "whole modules, pickled with their source code", "a state dict")
                 )
             elif not any(problem.kind is ProblemKind.UNSAFE_GLOBAL for problem in named):
-                tensors, unread = rebuild(layout.pickle, layout.survey, strangers, path)
+                made = rebuild(layout.pickle, layout.survey, strangers, path)
+                tensors = made.tensors
+                stated = made.values
                 problems += [
-                    *unread,
+                    *made.problems,
                     *check_storages(tensors, layout.survey, {part.key or "": part.length for part in parts}, path),
                 ]
-                if not any(problem.kind is ProblemKind.UNREADABLE_KIND for problem in unread):
+                if not any(problem.kind is ProblemKind.UNREADABLE_KIND for problem in made.problems):
                     depth = min(source.depth, Depth.TENSORS)
+                    state = only_state(tensors, stated)
         except (_Fault, Unloadable) as end:
             problems.append(end.problem)
         values = read_values(file, size, parts, tensors, path, source)
@@ -105,6 +110,8 @@ def read(unit: Unit, source: Source) -> Reading:
         collections.Counter(tensor.dtype for tensor in tensors),
         values.bytes_read,
         values.layout,
+        stated=stated,
+        only_state=state,
     )
 
 

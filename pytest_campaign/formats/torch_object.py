@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
+import itertools
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,10 +46,14 @@ DTYPES = {
     "float4_e2m1fn_x2": "F4",
 }
 
+_FLOATING = frozenset({name for name in DTYPES.values() if name[0] in "FCB" and name != "BOOL"})
+_OPTIMIZER = frozenset({"state", "param_groups"})
 MOST_NAMES = 1000
 _MOST_NODES = 1_000_000
 _DEEPEST = 1000
 _LONGEST_NAME = 200
+_PLAIN_LEVELS = 3  # how deep `plain_values` looks: deepspeed keeps ds_config/zero_optimization/stage
+_MOST_PLAIN = 1000
 _WASTE = 4096  # a storage up to this size may be mostly unused
 _EXPANDED = 256 << 20  # a tensor up to this size may be an expanded view of a smaller storage
 
@@ -122,13 +127,13 @@ class Tensor:
         return True
 
 
-def refused_names(survey: Survey, path: str) -> tuple[list[Problem], list[Name]]:
+def refused_names(names: Iterable[Name], path: str) -> tuple[list[Problem], list[Name]]:
     """What is to be said of the names that a pickle asks for, and those that need a stand-in.
 
     The pickle must not be handed to torch when one of the problems is an UNSAFE_GLOBAL.
     """
     by_kind: dict[Kind, list[Name]] = {each: [] for each in Kind}
-    for name in sorted(survey.names, key=lambda name: name.name):
+    for name in sorted(names, key=lambda name: name.name):
         by_kind[kind(name)].append(name)
     problems = [
         Problem(problem, path, _listed(by_kind[of]), expected, by_kind[of][0].name, len(by_kind[of]))
@@ -147,11 +152,17 @@ def _listed(names: Sequence[Name]) -> str:
     return shown + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
 
 
-def rebuild(pickle: bytes, survey: Survey, names: Sequence[Name], path: str) -> tuple[list[Tensor], list[Problem]]:
-    """The tensors of the object that a pickle describes, with the problems of those that cannot be told.
+@dataclasses.dataclass(frozen=True)
+class Rebuilt:
+    """The tensors of an object, the problems of those that cannot be told, and its `plain_values`."""
 
-    Raises `Unloadable` when there is no object.
-    """
+    tensors: Sequence[Tensor]
+    problems: Sequence[Problem]
+    values: Mapping[tuple[str, ...], Any]
+
+
+def rebuild(pickle: bytes, survey: Survey, names: Sequence[Name], path: str) -> Rebuilt:
+    """The object that a pickle describes. Raises `Unloadable` when there is none."""
     beyond = sorted(survey.opcodes - _READABLE)
     if beyond:
         raise Unloadable(
@@ -173,7 +184,49 @@ def rebuild(pickle: bytes, survey: Survey, names: Sequence[Name], path: str) -> 
         raise
     except Exception as error:  # torch raises whatever the pickle provokes
         raise Unloadable(_unloadable(error, survey, path)) from error
-    return _tensors(loaded, keys, path)
+    return Rebuilt(*_tensors(loaded, keys, path), plain_values(loaded))
+
+
+def plain_values(loaded: Any) -> Mapping[tuple[str, ...], Any]:
+    """The numbers and short texts near the top of an object, by the keys that lead to them; lists of them as tuples.
+
+    Every key of the top is there, with None where something else stands. Of a stand-in (an enumeration) the argument is taken.
+    """
+    found: dict[tuple[str, ...], Any] = {}
+    level: list[tuple[tuple[str, ...], Any]] = [((), loaded)]
+    for _ in range(_PLAIN_LEVELS):
+        below = []
+        for chain, mapping in level:
+            for key, value in itertools.islice(dict.items(mapping), _MOST_PLAIN) if isinstance(mapping, dict) else ():
+                if len(found) >= _MOST_PLAIN:
+                    return found
+                if not isinstance(key, str) or len(key) > _LONGEST_NAME:
+                    continue
+                plain = _plain(value)
+                if plain is not None or not chain:
+                    found[*chain, key] = plain
+                below.append(((*chain, key), value))
+        level = below
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, StandIn) and len(value.arguments) == 1:
+        value = value.arguments[0]
+    if isinstance(value, (list, tuple)) and 0 < len(value) <= _MOST_PLAIN:
+        parts = [_plain(part) for part in value if not isinstance(part, (list, tuple))]
+        return tuple(parts) if len(parts) == len(value) and None not in parts else None
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST_NAME else None
+    return value if isinstance(value, (bool, int, float)) else None
+
+
+def only_state(tensors: Iterable[Tensor], stated: Mapping[tuple[str, ...], Any]) -> bool:
+    """Whether an object is no model but what a training needs to go on: an optimizer's state, a schedule, random states.
+
+    ``torch.optim.Optimizer.state_dict`` has exactly these two keys; the others hold no floating point tensor.
+    """
+    return {chain[0] for chain in stated} == _OPTIMIZER or not any(tensor.dtype in _FLOATING for tensor in tensors)
 
 
 def _skeleton(pickle: bytes, storages: Iterable[str]) -> tuple[io.BytesIO, dict[int, str]]:

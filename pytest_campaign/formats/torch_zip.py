@@ -11,18 +11,22 @@ import dataclasses
 import posixpath
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
 from .pickle_survey import LARGEST, BadPickle, Survey, survey
 from .streaming import exactly
-from .torch_object import Tensor, Unloadable, check_storages, rebuild, refused_names
+from .torch_object import Rebuilt, Tensor, Unloadable, check_storages, only_state, rebuild, refused_names
 from .torch_values import Part, read_values
 from .zip_archive import Archive, ArchiveFault, Member, first_member, member_names, read_archive, reader
 
 NAME = "torch zip"
+LIGHTNING = "Lightning"
 PICKLE = "data.pkl"
 SCRIPT_PICKLE = b"\x80\x02c__torch__"  # the object of a TorchScript archive is always of a class of its own
+_LIGHTNING_KEY = b"X\x19\x00\x00\x00pytorch-lightning_version"  # a string of 25 characters
+_SMALL = 4096  # a pickle of one tensor has about 200 bytes
+_MOST_KNOWN = 1000
 _TAIL = 22  # an end record without a comment
 _LOOK_FOR_PICKLE = 8 << 20
 
@@ -40,8 +44,18 @@ def is_archive(candidate: Candidate) -> bool:
     )
 
 
+def is_lightning(candidate: Candidate) -> bool:
+    """Whether a file of torch.save is a checkpoint of Lightning, by the first keys of its object."""
+    _, data = first_member(candidate.head)
+    return _LIGHTNING_KEY in data and _is_torch_zip(candidate)
+
+
 def recognise(candidate: Candidate) -> bool:
     """By the members; by the first member when there is no directory to read, as in a file that was cut."""
+    return _is_torch_zip(candidate) and not is_lightning(candidate)
+
+
+def _is_torch_zip(candidate: Candidate) -> bool:
     if not is_archive(candidate):
         return False
     names = member_names(candidate.read, candidate.size)
@@ -68,7 +82,53 @@ def read(unit: Unit, source: Source) -> Reading:
 
 
 def _read_archive(path: str, size: int, file: BinaryIO, archive: Archive, source: Source) -> Reading:
-    members = archive.below_root()
+    found = contents(file, archive, path)
+    deep = source.depth >= Depth.TENSORS and found.readable
+    values = read_values(file, size, found.parts, found.sound, path, source)
+    reading = _reading(path, size, Depth.TENSORS if deep else Depth.HEADER, [*found.problems, *values.problems], values.sha256,
+                       found.tensors or ())
+    return dataclasses.replace(
+        reading,
+        bytes_read=values.bytes_read,
+        layout=values.layout,
+        stated=found.stated,
+        only_state=found.readable and only_state(found.tensors or (), found.stated),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """What an archive holds, before its values are read: its members as parts of the file, and its object.
+
+    ``tensors`` are None if the object is not to be had; ``stated`` are its `plain_values`.
+    """
+
+    parts: Sequence[Part]
+    tensors: Sequence[Tensor] | None
+    stated: Mapping[tuple[str, ...], Any]
+    problems: Sequence[Problem]
+
+    @property
+    def sound(self) -> Sequence[Tensor]:
+        """The tensors whose values are really there."""
+        lengths = {part.key: part.length for part in self.parts if part.key is not None}
+        return [tensor for tensor in self.tensors or () if tensor.stop <= lengths.get(tensor.key, -1)]
+
+    @property
+    def readable(self) -> bool:
+        """Whether every tensor is of a kind whose values can be looked at."""
+        return self.tensors is not None and not any(p.kind is ProblemKind.UNREADABLE_KIND for p in self.problems)
+
+
+Known = dict[bytes, tuple[Survey, list[Problem], Rebuilt]]  # what is known of an object by its pickle, for one file
+
+
+def contents(file: BinaryIO, archive: Archive, path: str, start: int = 0, known: Known | None = None) -> Contents:
+    """The contents of an archive that begins at byte ``start`` of a file.
+
+    A file of many archives passes the same ``known`` for all: tensors of one shape have one pickle, which is followed once.
+    """
+    members = {name: dataclasses.replace(member, offset=member.offset + start) for name, member in archive.below_root().items()}
     problems = []
     if archive.trailing:
         problems.append(Problem(ProblemKind.TRAILING, path, f"{archive.trailing:,} bytes behind the end of the archive", "none"))
@@ -82,23 +142,8 @@ def _read_archive(path: str, size: int, file: BinaryIO, archive: Archive, source
                 "the checksums that torch.save writes by default",
             )
         )
-    tensors, found = _object(file, members, path, checked)
-    problems += found
-    deep = (
-        source.depth >= Depth.TENSORS
-        and tensors is not None
-        and not any(problem.kind is ProblemKind.UNREADABLE_KIND for problem in problems)
-    )
-    parts = [_part(name, member, checked) for name, member in members.items()]
-    lengths = {part.key: part.length for part in parts if part.key is not None}
-    sound = [tensor for tensor in tensors or () if tensor.stop <= lengths.get(tensor.key, -1)]
-    values = read_values(file, size, parts, sound, path, source)
-    problems += values.problems
-    return dataclasses.replace(
-        _reading(path, size, Depth.TENSORS if deep else Depth.HEADER, problems, values.sha256, tensors or ()),
-        bytes_read=values.bytes_read,
-        layout=values.layout,
-    )
+    tensors, stated, found = _object(file, members, path, checked, {} if known is None else known)
+    return Contents([_part(name, member, checked) for name, member in members.items()], tensors, stated, [*problems, *found])
 
 
 def _part(name: str, member: Member, checked: bool) -> Part:
@@ -106,28 +151,35 @@ def _part(name: str, member: Member, checked: bool) -> Part:
     return Part(name, member.offset, member.stored, key if folder == "data" else None, member.crc if checked else None)
 
 
-def _object(file: BinaryIO, members: Mapping[str, Member], path: str, checked: bool) -> tuple[list[Tensor] | None, list[Problem]]:
-    """The tensors, None if the object is not to be had, and the problems on the way."""
+def _object(
+    file: BinaryIO, members: Mapping[str, Member], path: str, checked: bool, known: Known
+) -> tuple[Sequence[Tensor] | None, Mapping[tuple[str, ...], Any], list[Problem]]:
+    """The tensors, None if the object is not to be had, its plain values, and the problems on the way."""
     problems: list[Problem] = []
     try:
         pickle = _pickle(file, members, path)
         if checked and zlib.crc32(pickle) != members[PICKLE].crc:
-            return None, []  # reported with the other members; what a damaged pickle says is not to be believed
-        found = survey(pickle)
-        named, strangers = refused_names(found, path)
-        problems += named
-        if found.end < len(pickle):
-            behind = f"{len(pickle) - found.end:,} bytes behind the end of the pickle"
-            problems.append(Problem(ProblemKind.DAMAGED, path, behind, "none", PICKLE))
-        if any(problem.kind is ProblemKind.UNSAFE_GLOBAL for problem in named):
-            return None, problems
-        tensors, unread = rebuild(pickle, found, strangers, path)
+            return None, {}, []  # reported with the other members; what a damaged pickle says is not to be believed
+        if pickle in known:
+            found, problems, made = known[pickle]
+        else:
+            found = survey(pickle)
+            named, strangers = refused_names(found.names, path)
+            problems += named
+            if found.end < len(pickle):
+                behind = f"{len(pickle) - found.end:,} bytes behind the end of the pickle"
+                problems.append(Problem(ProblemKind.DAMAGED, path, behind, "none", PICKLE))
+            if any(problem.kind is ProblemKind.UNSAFE_GLOBAL for problem in named):
+                return None, {}, problems
+            made = rebuild(pickle, found, strangers, path)
+            if len(pickle) <= _SMALL and len(known) < _MOST_KNOWN:
+                known[pickle] = found, problems, made
     except BadPickle as error:
-        return None, [Problem(ProblemKind.DAMAGED, path, str(error), "a complete pickle", PICKLE)]
+        return None, {}, [Problem(ProblemKind.DAMAGED, path, str(error), "a complete pickle", PICKLE)]
     except Unloadable as refusal:
-        return None, [*problems, refusal.problem]
+        return None, {}, [*problems, refusal.problem]
     lengths = {posixpath.basename(name): member.size for name, member in members.items() if posixpath.dirname(name) == "data"}
-    return tensors, [*problems, *unread, *check_storages(tensors, found, lengths, path)]
+    return made.tensors, made.values, [*problems, *made.problems, *check_storages(made.tensors, found, lengths, path)]
 
 
 def _pickle(file: BinaryIO, members: Mapping[str, Member], path: str) -> bytes:

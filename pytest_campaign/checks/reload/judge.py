@@ -13,7 +13,7 @@ from ...formats.base import Depth, Problem, ProblemKind, Reading, Unit
 from ...inventory import FILE, SPECIAL, Entry
 from ...reload.protocol import Death, DeathKind
 from ..base import Evidence
-from . import rules
+from . import rules, training_state
 
 _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.TRUNCATED: (rules.TRUNCATED, "copy it again and compare the sizes, or take the checkpoint before"),
@@ -69,17 +69,24 @@ _DEATHS: dict[DeathKind, tuple[Rule, str]] = {
     DeathKind.NO_SERVER: (rules.NO_PROCESS, "mend what the message names, and run the check again"),
 }
 
-_PICKLES = frozenset({"torch zip", "torch legacy"})
+_PICKLES = frozenset({"torch zip", "torch legacy", "Lightning", "torch distributed checkpoint"})
 _SAFE_TORCH = (2, 10)  # the first release without CVE-2026-24747
 
-_FOLDERS = ("Hugging Face model", "PEFT adapter")  # which hold files of other formats
+# Formats that hold files of other formats.
+_FOLDERS = ("Hugging Face model", "PEFT adapter", "accelerate state", "DeepSpeed checkpoint")
 
 # Names that people write for the formats, beside the formats' own.
 _ALIASES = {
     "safetensors": {"safetensors", "sharded", *_FOLDERS},
-    "pytorch": {"torch zip", "torch legacy", "sharded", *_FOLDERS},
-    "torch": {"torch zip", "torch legacy", "sharded", *_FOLDERS},
-    "pt": {"torch zip", "torch legacy"},
+    "pytorch": {*_PICKLES, "sharded", *_FOLDERS},
+    "torch": {*_PICKLES, "sharded", *_FOLDERS},
+    "pt": {"torch zip", "torch legacy", "Lightning"},
+    "dcp": {"torch distributed checkpoint"},
+    "fsdp": {"torch distributed checkpoint", "accelerate state"},
+    "distcp": {"torch distributed checkpoint"},
+    "deepspeed": {"DeepSpeed checkpoint"},
+    "zero": {"DeepSpeed checkpoint"},
+    "accelerate": {"accelerate state"},
     "gguf": {"GGUF"},
     "onnx": {"ONNX"},
     "torchscript": {"TorchScript"},
@@ -180,19 +187,19 @@ def _format(deliverable: Deliverable, units: Sequence[Unit]) -> Iterator[Finding
             observed=", ".join(found), expected=deliverable.format, remedy="correct or delete format in the manifest")
 
 
-def _problem(problem: Problem) -> Finding:
+def _problem(problem: Problem, level: Level | None = None) -> Finding:
     rule, remedy = _PROBLEMS[problem.kind]
     told = f"{problem.count:,}" in problem.observed  # most readers say the number in their own words
     more = f" (the first of {problem.count:,})" if problem.count > 1 and not told else ""
     return rule.finding(
         f"{problem.observed}{more}; expected: {problem.expected}", path=problem.path, pointer=problem.where or None,
-        remedy=remedy, observed=problem.observed, expected=problem.expected)
+        remedy=remedy, observed=problem.observed, expected=problem.expected, level=level)
 
 
 def _is_pickled(unit: Unit) -> bool:
     """Whether torch's weights-only loader reads the unit."""
     if unit.format == "sharded" or unit.format in _FOLDERS:
-        return any(file.endswith((".bin", ".pt", ".pth")) for file in unit.files)
+        return any(file.endswith((".bin", ".pt", ".pth", ".pkl")) for file in unit.files)
     return unit.format in _PICKLES
 
 
@@ -274,11 +281,14 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
         if not _is_meant_to_have_weights(unit, deliverable, units):
             continue
         if reading is not None:
+            aside = training_state.is_aside(unit, reading, campaign, deliverable, answer.readings)
             for problem in reading.problems:
                 if problem.kind is ProblemKind.UNTRAINED:
                     yield from _untrained(problem, campaign, deliverable)
                 elif not _rightly_without_tensors(problem, unit, holds):
-                    yield _problem(problem)
+                    yield _problem(problem, Level.WARNING if aside and training_state.eased(problem.kind) else None)
+            yield from training_state.ranks(unit, reading, campaign, deliverable, aside)
             yield from _shallow(unit, reading, _asked_of(unit, units, required))
         if death is not None:
             yield _death(unit, death)
+    yield from training_state.no_model(campaign, deliverable, units, answer.readings)

@@ -108,6 +108,29 @@ SHARD_INDEX = Rule("reload.shard-index", Level.ERROR, """
 
     Fix: copy the whole folder again, or save it again into an empty one.
     """, at_source=True)
+RANKS = Rule("reload.ranks", Level.ERROR, """
+    The state of a training has files of fewer processes than the run had.
+
+    Each process writes its own part: its share of the optimizer, its random state. The files themselves do not always say
+    how many there were; `world_size` of the run in the manifest does. A warning where the deliverable is a model and no point
+    to resume from, and where there are more files than processes.
+
+    Usual causes: only one node's disk was copied; a save into a folder with an older one of more processes.
+
+    Fix: copy the files of every node while the machines are still there.
+    """, at_source=True)
+NO_MODEL = Rule("reload.no-model", Level.ERROR, """
+    A checkpoint for inference holds only the state of a training.
+
+    An optimizer, schedules and random states are no model. The weights inside the state of accelerate or DeepSpeed are read by
+    the training that wrote them; without a `config.json` beside them `from_pretrained` cannot load them.
+
+    Usual causes: the output of `save_state` or `save_checkpoint` delivered in place of that of `save_pretrained`; the weights
+    were left out of the copy.
+
+    Fix: save the model with `save_pretrained`; deliver the file of weights by itself when the class is your own; say
+    `purpose: resume` when that is what the folder is for.
+    """, at_source=True)
 NEVER_WRITTEN = Rule("reload.never-written", Level.WARNING, """
     A range inside the tensor data was never written: the file system stores a hole there, which reads as zeros.
 

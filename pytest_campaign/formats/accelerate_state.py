@@ -1,0 +1,70 @@
+"""What accelerate's ``save_state`` leaves: weights, optimizers, schedules, samplers, and the random states of every process.
+
+All files but safetensors are those of ``torch.save`` whatever they are called. The random states, which every process writes
+last, need names of NumPy, and a sampler is a whole object; inert stand-ins read both. Under FSDP or DeepSpeed model and
+optimizer lie in folders of their own (see `torch_distributed` and `deepspeed`), and a hook of the training may save the model
+elsewhere, so a folder without a model is no fault by itself.
+
+Source of the names: accelerate/checkpointing.py, utils/constants.py and utils/fsdp_utils.py of accelerate 1.15.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+from .. import paths
+from . import hf_model, peft_adapter
+from .base import Candidate, Depth, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
+from .file_sets import combined, left_out
+from .model_files import MODEL_WEIGHTS, as_folder, form_of, read_parts, weight_parts
+
+NAME = "accelerate state"
+_RANDOM = re.compile(r"random_states_(?P<rank>[0-9]{1,6})\.pkl")
+_RANKED = re.compile(r"(?P<stem>(pytorch_model_fsdp|optimizer)(_[0-9]+)?_rank)(?P<rank>[0-9]{1,6})\.bin")
+_OWN = re.compile(
+    rf"{_RANDOM.pattern}|(optimizer|scheduler|sampler|dl_state_dict)(_[0-9]+)?\.bin|scaler\.pt|custom_checkpoint_[0-9]+\.pkl"
+    rf"|model_[0-9]+\.safetensors|pytorch_model_[0-9]+\.bin|pytorch_model_fsdp(_[0-9]+)?\.bin"
+    r"|(pytorch_model_fsdp|optimizer)(_[0-9]+)?_rank[0-9]{1,6}\.bin")
+
+
+def gather(folder: Folder) -> Iterator[Unit]:
+    """The state in a folder with the random states of some process; what belongs to a model or an adapter there is left to it."""
+    if not any(_RANDOM.fullmatch(name) and form_of(candidate) for name, candidate in folder.candidates.items()):
+        return
+    models = [path for unit in (*hf_model.gather(folder), *peft_adapter.gather(folder)) for path in unit.files]
+    weights = [path for part in weight_parts(folder, MODEL_WEIGHTS) for path in part.files]
+    own = [candidate.path for name, candidate in folder.candidates.items() if _OWN.fullmatch(name)]
+    yield Unit(NAME, folder.path, tuple(dict.fromkeys(path for path in (*sorted(own), *weights) if path not in models)))
+
+
+def read(unit: Unit, source: Source) -> Reading:
+    """Each file by the format of its own, and whether every process left its part."""
+    folder = as_folder(unit, source)
+    weights = weight_parts(folder, MODEL_WEIGHTS)
+    taken = {path for part in weights for path in part.files}
+    rest = [_part(candidate) for candidate in folder.candidates.values() if candidate.path not in taken]
+    random = [int(match["rank"]) for match in map(_RANDOM.fullmatch, folder.candidates) if match]
+    whole = combined(NAME, read_parts([*weights, *rest], source), [*_gaps(unit, folder, random)])
+    return dataclasses.replace(whole, ranks=len(random), only_state=True)
+
+
+def _part(candidate: Candidate) -> Unit:
+    return Unit(form_of(candidate), candidate.path, (candidate.path,))
+
+
+def _gaps(unit: Unit, folder: Folder, random: list[int]) -> Iterator[Problem]:
+    """Numbers of processes that are left out: they count from zero."""
+    numbered = {"random_states_{}.pkl": random}
+    for match in filter(None, map(_RANKED.fullmatch, folder.candidates)):
+        numbered.setdefault(match["stem"] + "{}.bin", []).append(int(match["rank"]))
+    for name, numbers in numbered.items():
+        absent = [name.format(number) for number in left_out(numbers)]
+        if absent:
+            yield Problem(ProblemKind.SHARD_MISSING, paths.join(unit.path, absent[0]),
+                          f"{len(absent):,} of {len(absent) + len(numbers):,} processes left no {name.format('N')}: "
+                          + ", ".join(absent[:3]), f"numbers from 0 to {max(numbers):,} without a gap", count=len(absent))
+
+
+FORMAT = Format(NAME, Depth.TENSORS, read, gather=gather)
