@@ -16,7 +16,10 @@ from ..bases import Statement
 from ..campaign import Campaign, Deliverable
 from ..findings import Finding, Rule
 from ..inventory import Entry
+from ..key_sums import Difference as KeyDifference
+from ..key_sums import Offenders
 from ..merging import Difference
+from ..record_facts import Columns, RecordFacts, Rows
 from ..reload.protocol import Answer, FileSpec
 
 
@@ -42,6 +45,18 @@ class Evidence(Protocol):
 
     def sha256(self, entry: Entry) -> str:
         """The SHA-256 of a regular file, in hexadecimal; OSError as for `head`."""
+        ...
+
+    def records(self, entry: Entry, columns: Columns) -> RecordFacts:
+        """What one pass over a file of records shows; OSError as for `head`."""
+        ...
+
+    def keys_differ(self, ours: Rows, theirs: Rows, times: int = 1) -> KeyDifference | None:
+        """How one multiset of keys differs from another, of which each counts so many times; None where they are equal."""
+        ...
+
+    def keys_repeated(self, rows: Rows) -> Offenders:
+        """The keys that occur more than once."""
         ...
 
     def stated_base(self, campaign: Campaign, deliverable: Deliverable) -> Statement:
