@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any, BinaryIO
 
-from . import bases, key_sums, machine_paths, merging, paths, record_facts
+from . import bases, key_sums, machine_paths, merging, metric_facts, paths, record_facts
 from .base_lookup import Absent, Found, Known, Shelf, open_spec
 from .bases import Statement
 from .campaign import Campaign, Deliverable
@@ -17,6 +17,7 @@ from .formats import formats
 from .formats.base import HEAD, Depth, FileFacts, Reading, Unit
 from .inventory import FILE, Entry, Inventory, sha256
 from .key_sums import Difference, Hasher, Keys, Offenders, Sums
+from .metric_facts import MetricFacts, Wanted
 from .readers.rows import Item, Where
 from .record_facts import Columns, RecordFacts, Rows
 from .reload.protocol import Answer, BaseFiles, Death, FileSpec, Job, Progress
@@ -52,6 +53,7 @@ class Files:
         self._statements: dict[str, Statement] = {}
         self._hasher = Hasher()
         self._records: dict[tuple[str, Columns], RecordFacts] = {}
+        self._metrics: dict[tuple[str, Wanted], MetricFacts] = {}
         self._bases: int | None = None  # how many base models the campaign names
 
     @functools.cached_property
@@ -85,6 +87,13 @@ class Files:
             self._records[entry.path, columns] = record_facts.gather(
                 entry.path, self._items(entry, columns), columns, self._hasher, self._leads_nowhere)
         return self._records[entry.path, columns]
+
+    def metrics(self, entry: Entry, wanted: Wanted) -> MetricFacts:
+        """What one pass over a file of metrics shows; OSError as for `head`."""
+        if (entry.path, wanted) not in self._metrics:
+            opened = functools.partial(self.stream, entry)
+            self._metrics[entry.path, wanted] = metric_facts.gather(entry.path, entry.size, opened, wanted)
+        return self._metrics[entry.path, wanted]
 
     def keys_differ(self, ours: Rows, theirs: Rows, times: int = 1) -> Difference | None:
         """How one multiset of keys differs from another, of which each counts so many times; None where they are equal."""

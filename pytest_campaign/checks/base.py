@@ -19,6 +19,7 @@ from ..inventory import Entry
 from ..key_sums import Difference as KeyDifference
 from ..key_sums import Offenders
 from ..merging import Difference
+from ..metric_facts import MetricFacts, Wanted
 from ..record_facts import Columns, RecordFacts, Rows
 from ..reload.protocol import Answer, FileSpec
 
@@ -49,6 +50,10 @@ class Evidence(Protocol):
 
     def records(self, entry: Entry, columns: Columns) -> RecordFacts:
         """What one pass over a file of records shows; OSError as for `head`."""
+        ...
+
+    def metrics(self, entry: Entry, wanted: Wanted) -> MetricFacts:
+        """What one pass over a file of metrics shows; OSError as for `head`."""
         ...
 
     def keys_differ(self, ours: Rows, theirs: Rows, times: int = 1) -> KeyDifference | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -42,24 +43,35 @@ class Where(NamedTuple):
 Item = Row | Header | Fault
 
 
+@contextlib.contextmanager
+def buffered(stream: BinaryIO) -> Iterator[io.BufferedReader]:
+    """A stream that need not be buffered, read in large pieces; it stays open."""
+    reader = io.BufferedReader(stream, _BUFFER)  # type: ignore[type-var]
+    try:
+        yield reader
+    finally:
+        with contextlib.suppress(ValueError):  # the stream was closed before
+            reader.detach()
+
+
 def lines(stream: BinaryIO) -> Iterator[tuple[int, bytes] | Fault]:
     """Every line with its number, counted from 1, and its line end; without the byte order mark of the file.
 
     A line with NUL bytes (what a file system leaves of a block that never reached the disk) and one longer than `LONGEST`
     are faults (kinds ``nul`` and ``limit``).
     """
-    buffered = io.BufferedReader(stream, _BUFFER)  # type: ignore[type-var]
     number = 0
-    while line := buffered.readline(LONGEST + 1):
-        number += 1
-        whole = len(line) <= LONGEST or line.endswith(b"\n")
-        length, nuls = len(line), line.count(0)
-        while not whole and (rest := buffered.readline(LONGEST)):
-            length, nuls = length + len(rest), nuls + rest.count(0)
-            whole = rest.endswith(b"\n")
-        if nuls:
-            yield Fault("nul", f"{nuls:,} NUL bytes in the line", number, line.find(0) + 1, None, f"{nuls:,} NUL bytes", "text")
-        elif length > LONGEST + 1:
-            yield Fault("limit", f"a line of {length:,} bytes", number, None, None, f"{length:,} bytes", f"at most {LONGEST:,}")
-        else:
-            yield number, line.removeprefix(BOM) if number == 1 else line
+    with buffered(stream) as reader:
+        while line := reader.readline(LONGEST + 1):
+            number += 1
+            length, nuls, at = len(line), line.count(0), line.find(0)
+            whole = length <= LONGEST or line.endswith(b"\n")
+            while not whole and (rest := reader.readline(LONGEST)):
+                length, nuls = length + len(rest), nuls + rest.count(0)
+                whole = rest.endswith(b"\n")
+            if nuls:
+                yield Fault("nul", f"{nuls:,} NUL bytes in the line", number, at + 1 or None, None, f"{nuls:,} NUL bytes", "text")
+            elif length > LONGEST + 1:
+                yield Fault("limit", f"a line of {length:,} bytes", number, None, None, f"{length:,} bytes", f"at most {LONGEST:,}")
+            else:
+                yield number, line.removeprefix(BOM) if number == 1 else line

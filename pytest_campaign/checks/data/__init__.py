@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from ...campaign import Campaign, Deliverable
 from ...findings import Finding
 from ..base import DeliverableCheck, Evidence
-from . import records, rules
+from . import metrics, parameters, records, rules
 
 _KINDS: Mapping[str, Callable[[Campaign, Deliverable, Evidence], Iterator[Finding]]] = {
-    "predictions": records.predictions, "dataset": records.dataset}
+    "predictions": records.predictions, "dataset": records.dataset, "metrics": metrics.check, "parameters": parameters.check}
 
 
 def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from . import rules
 _WRITE_AGAIN = "copy it again; if the original is like this too, write it again"
 _RULES: Mapping[str, tuple[Rule, str]] = {
     "torn": (rules.TORN, _WRITE_AGAIN),
+    "tail": (rules.TORN, "none, if the run was stopped there; else copy it again"),
     "joined": (rules.JOINED, "put each record on a line of its own"),
     "syntax": (rules.SYNTAX, "write it with a library"),
     "too-large": (rules.SYNTAX, "write it with less"),
@@ -30,7 +31,7 @@ _RULES: Mapping[str, tuple[Rule, str]] = {
 
 def breaks(counts: Mapping[str, int]) -> bool:
     """Whether records of a file are lost because of its faults, so that comparing them would say the same once more."""
-    return any(kind != "columns" for kind in counts)
+    return any(kind not in ("columns", "tail") for kind in counts)
 
 
 def found(path: str, faults: Sequence[Fault], counts: Mapping[str, int], *, level: Level | None = None) -> Iterator[Finding]:
@@ -41,7 +42,8 @@ def found(path: str, faults: Sequence[Fault], counts: Mapping[str, int], *, leve
         next_ones = [f"line {fault.line:,}" for fault in of_kind[1:] if fault.line is not None]
         yield rule.finding(
             f"{first.message}{others(count, next_ones)}", path=path, line=first.line, column=first.column, pointer=first.pointer,
-            observed=first.observed, expected=first.expected, remedy=remedy, level=level if kind == "columns" else None)
+            observed=first.observed, expected=first.expected, remedy=remedy,
+            level={"columns": level, "tail": Level.WARNING}.get(kind))
 
 
 def others(count: int, places: Sequence[str]) -> str:

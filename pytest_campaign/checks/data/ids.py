@@ -86,7 +86,7 @@ def _against_dataset(campaign: Campaign, dataset: Dataset, ours: Rows, evidence:
         times = max(1, round(count(ours, evidence) / max(1, count(theirs, evidence))))
     elif len(key) != len(ours.columns.key):
         yield rules.DATASET.finding(
-            f"the data set {shown(dataset.name, 60)} is identified by {_names(key)}, its predictions by {_names(ours.columns.key)}",
+            f"the data set {shown(dataset.name, 60)} goes by {_names(key)}, its predictions by {_names(ours.columns.key)}",
             **_place(dataset), observed=_names(ours.columns.key), expected=_names(key), remedy="name the same fields in both")
         return
     if difference := evidence.keys_differ(ours, theirs, times):

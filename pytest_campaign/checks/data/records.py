@@ -16,9 +16,9 @@ from . import ids, rules
 from .faults import at, breaks, found, others
 from .sources import columns, datasets, entries, facts, has_keys, is_one_file, rows_of
 
-_FOREIGN = frozenset({  # formats of records, for which another reader would be needed
+FOREIGN = frozenset({  # formats of records, for which another reader would be needed
     "parquet", "arrow", "feather", "orc", "avro", "xlsx", "xls", "pkl", "pickle", "npy", "npz", "h5", "hdf5", "db", "sqlite",
-    "gz", "bz2", "xz", "zst", "zip"})
+    "gz", "bz2", "xz", "zst", "zip", "wandb"})
 
 
 def predictions(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> Iterator[Finding]:
@@ -72,7 +72,7 @@ def not_opened(path: str) -> Finding:
 def _without_records(campaign: Campaign, deliverable: Deliverable, key: Sequence[str]) -> Iterator[Finding]:
     """Predictions without a file of a format that is read here; what has no bytes is said by the check of the content."""
     names = [path for path, entry in campaign.files_of(deliverable).items() if entry.size]
-    foreign = next((name for name in names if record_facts.suffix(name) in _FOREIGN), None)
+    foreign = next((name for name in names if record_facts.suffix(name) in FOREIGN), None)
     if foreign is not None and key:
         yield rules.NOT_READ.finding(
             f"a file of the sort .{record_facts.suffix(foreign)} is not read here, so its ids were not compared", path=foreign,

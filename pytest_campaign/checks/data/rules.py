@@ -97,7 +97,9 @@ NOT_READ = Rule("data.not-read", Level.WARNING, """
     Fix: deliver it as JSON Lines or CSV as well.
     """, unanswered=True)
 OTHER_FORMAT = Rule("data.other-format", Level.NOTE, """
-    A file is in a format whose records are not read here, and nothing was promised of them.
+    A file is in a format whose records are not read here.
+
+    No ids were promised for it, so that nothing is left open; what it holds was not looked at.
     """)
 
 # Predictions and data sets.
@@ -231,3 +233,65 @@ NOT_COMPARED = Rule("data.not-compared", Level.WARNING, """
 
     Fix: list the ids in the manifest (`ids`), or deliver them as JSON Lines or CSV.
     """, unanswered=True)
+
+# Metrics and parameters.
+
+RESTARTED = Rule("data.history-restarts", Level.ERROR, """
+    The steps of a history go back: it begins again in the middle of the file.
+
+    Two trainings are then in one file, and nobody can tell whose values are the result. A run that says that it was resumed
+    writes the steps since its last checkpoint again; there it is a warning. A step that is counted anew in each epoch is no
+    restart.
+
+    Usual causes: the training was started again in the same folder; a resumed run appended to its log.
+
+    Fix: deliver the history of the run that counts; say `resumed_from` where it was resumed.
+    """)
+REPEATED_STEPS = Rule("data.repeated-steps", Level.WARNING, """
+    One metric has several values at the same step.
+
+    Usual causes: all processes of a distributed run logged; a step was evaluated twice.
+
+    Fix: log from one process, or add a column that tells them apart.
+    """)
+LATE_START = Rule("data.history-starts-late", Level.WARNING, """
+    A history begins long after the step at which its run began.
+
+    What came before is lost, and the file shows a part of the run as if it were the whole.
+
+    Usual causes: a resumed run opened the file to write and wiped it; the metrics of the first part lie in another folder.
+
+    Fix: deliver the first part as well; if the run began later on purpose, say its `first_step`.
+    """, at_source=True)
+EARLY_END = Rule("data.history-ends-early", Level.WARNING, """
+    A history ends long before the last step of its run, which claims to be completed.
+
+    Usual causes: the file was copied while the training went on; the writer was never flushed; the training stopped early.
+
+    Fix: copy it again, or correct `steps`.
+    """, at_source=True)
+FORBIDDEN = Rule("data.abort-rule", Level.ERROR, """
+    By a rule that the plan announced the run had to be aborted, and it claims to be completed.
+
+    The rule was meant to keep such a run out of the comparison.
+
+    Usual causes: nobody watched the metric; the rule was given up after the fact.
+
+    Fix: record the run as aborted, with the rule and the step.
+    """)
+LIMITED = Rule("data.limited", Level.WARNING, """
+    The evaluation says of itself that it looked at a part of the data only.
+
+    A limit is for trying out; a score of the first hundred samples is none of the data set.
+
+    Usual causes: `--limit` or `max_samples` of a smoke test was left on.
+
+    Fix: evaluate without the limit; if the part is what was planned, say so in the analysis.
+    """, at_source=True)
+EMPTY_COLUMN = Rule("data.empty-column", Level.WARNING, """
+    A column of a table of metrics has no value in any row.
+
+    Usual causes: a metric that was announced and never computed; a name that changed.
+
+    Fix: leave the column out, or list it in `nullable`.
+    """)
