@@ -1,14 +1,13 @@
 """The scalars in an event file of TensorBoard.
 
 The file is a sequence of records (TFRecord): the length in 8 bytes, its checksum, the data, their checksum; checksums are
-CRC-32C, masked (tensorflow/core/lib/io/record_writer.h). The data are messages of type Event (tensorflow/core/util/event.proto), of
-which only the step and the scalar values of a summary are decoded.
+CRC-32C, masked (tensorflow/core/lib/io/record_writer.h). The data are messages of type Event
+(tensorflow/core/util/event.proto), of which only the step and the scalar values of a summary are decoded.
 """
 
 from __future__ import annotations
 
 import functools
-import io
 import re
 import struct
 from collections.abc import Iterator
@@ -45,7 +44,7 @@ def scalars(stream: BinaryIO) -> Iterator[Scalar | Fault]:
         yield from _records(reader)
 
 
-def _records(reader: io.BufferedReader) -> Iterator[Scalar | Fault]:
+def _records(reader: BinaryIO) -> Iterator[Scalar | Fault]:
     budget, number = MOST_CHECKED, 0
     while head := reader.read(_LENGTH_AND_CHECKSUM):
         number += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from .strict_json import Fault
 
@@ -44,9 +44,9 @@ Item = Row | Header | Fault
 
 
 @contextlib.contextmanager
-def buffered(stream: BinaryIO) -> Iterator[io.BufferedReader]:
+def buffered(stream: BinaryIO) -> Iterator[BinaryIO]:
     """A stream that need not be buffered, read in large pieces; it stays open."""
-    reader = io.BufferedReader(stream, _BUFFER)  # type: ignore[type-var]
+    reader = io.BufferedReader(cast(io.RawIOBase, stream), _BUFFER)
     try:
         yield reader
     finally:
@@ -72,6 +72,7 @@ def lines(stream: BinaryIO) -> Iterator[tuple[int, bytes] | Fault]:
             if nuls:
                 yield Fault("nul", f"{nuls:,} NUL bytes in the line", number, at + 1 or None, None, f"{nuls:,} NUL bytes", "text")
             elif length > LONGEST + 1:
-                yield Fault("limit", f"a line of {length:,} bytes", number, None, None, f"{length:,} bytes", f"at most {LONGEST:,}")
+                yield Fault("limit", f"a line of {length:,} bytes", number, None, None, f"{length:,} bytes",
+                            f"at most {LONGEST:,}")
             else:
                 yield number, line.removeprefix(BOM) if number == 1 else line

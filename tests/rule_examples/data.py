@@ -209,12 +209,12 @@ def an_answer_in_quotes_and_semicolons(made: Written) -> None:
 
 @faulty("data.header-again", HISTORY, CURVES)
 def a_resumed_run_wrote_its_header(made: Written) -> None:
-    history(made, curve(range(0, 5)) + curve(range(5, 10)))
+    history(made, curve(range(5)) + curve(range(5, 10)))
 
 
 @sound("data.header-again", HISTORY)
 def one_header(made: Written) -> None:
-    history(made, curve(range(0, 10)))
+    history(made, curve(range(10)))
 
 
 @faulty("data.no-rows", ID, TABLE)
@@ -537,7 +537,7 @@ def epochs_begin_again(made: Written) -> None:
 
 @faulty("data.history-restarts", HISTORY, CURVES, **WARNING)
 def a_resumed_run_repeats_a_few_steps(made: Written) -> None:
-    history(made, curve([*range(0, 30), *range(25, 50)]))
+    history(made, curve([*range(30), *range(25, 50)]))
     made.run("control")["resumed_from"] = "control/last"
 
 
@@ -581,7 +581,7 @@ def the_run_began_later(made: Written) -> None:
 
 @faulty("data.history-ends-early", HISTORY, CURVES, **WARNING)
 def copied_while_the_training_went_on(made: Written) -> None:
-    history(made, curve(range(0, 41)))
+    history(made, curve(range(41)))
     made.run("control")["steps"] = 60
 
 

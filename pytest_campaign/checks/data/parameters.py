@@ -117,7 +117,8 @@ def _plain(entry: Entry, data: bytes, alone: bool, *, yaml: bool) -> Iterator[Fi
         if field.keys in seen and "" not in field.keys and not _DOCUMENTS.search(data):
             yield rules.DUPLICATE_KEY.finding(
                 f"the key {shown(field.keys[-1], 60)} occurs twice", path=entry.path, line=field.line,
-                pointer=pointer_to(field.keys), observed="again", expected="each key once", remedy="give the second one another name")
+                pointer=pointer_to(field.keys), observed="again", expected="each key once",
+                remedy="give the second one another name")
             break
         seen.add(field.keys)
         if _NOT_FINITE.fullmatch(field.value):
