@@ -1,7 +1,7 @@
 """Multisets of keys, compared in little memory however many there are.
 
 Each key is hashed with a secret that nobody who writes the files can know, and the hashes of a multiset are added up modulo
-2^128, in 256 buckets by their first byte. Equal sums mean equal multisets (but for one chance in 2^128). Only the buckets that
+2^128, in 4,096 buckets by their first bits. Equal sums mean equal multisets (but for one chance in 2^128). Only the buckets that
 differ are then looked at key by key, so many at a time as memory allows.
 """
 
@@ -18,8 +18,8 @@ from .readers.rows import Where
 Key = tuple[str, ...]
 Keys = Callable[[], Iterator[tuple[Key, Where | None]]]  # every key of a multiset with its place, as often as it is called
 
-BUCKETS = 256
-MOST_KEYS = 500_000  # that are held at once
+BUCKETS = 4096
+MOST_KEYS = 1_000_000  # that are held at once
 SHOWN = 10
 _MODULUS = 1 << 128
 
@@ -30,9 +30,9 @@ class Hasher:
     def __init__(self, secret: bytes | None = None) -> None:
         self._new = functools.partial(hashlib.blake2b, digest_size=16, key=secret or os.urandom(32))
 
-    def __call__(self, key: Key) -> bytes:
+    def __call__(self, key: Key) -> int:
         text = key[0] if len(key) == 1 else repr(key)
-        return self._new(text.encode("utf-8", "surrogatepass")).digest()
+        return int.from_bytes(self._new(text.encode("utf-8", "surrogatepass")).digest(), "little")
 
 
 class Sums:
@@ -42,11 +42,11 @@ class Sums:
         self.counts = [0] * BUCKETS
         self.totals = [0] * BUCKETS
 
-    def add(self, digest: bytes) -> None:
+    def add(self, hash: int) -> None:
         """One more key, by its hash."""
-        bucket = digest[0]
+        bucket = hash % BUCKETS
         self.counts[bucket] += 1
-        self.totals[bucket] += int.from_bytes(digest, "little")
+        self.totals[bucket] += hash
 
     @property
     def count(self) -> int:
@@ -119,18 +119,18 @@ def repeated(hasher: Hasher, ours: tuple[Sums, Keys]) -> Offenders:
     """The keys that occur more than once, each time but the first."""
     result = Offenders()
     for buckets in _batches(range(BUCKETS), ours[0].counts):
-        seen: set[bytes] = set()
+        seen: set[int] = set()
         for key, place in _of(hasher, ours[1], buckets):
-            digest = hasher(key)
-            if digest in seen:
+            hash = hasher(key)
+            if hash in seen:
                 result.add(key, place)
-            seen.add(digest)
+            seen.add(hash)
     return result
 
 
 def _of(hasher: Hasher, keys: Keys, buckets: frozenset[int]) -> Iterable[tuple[Key, Where | None]]:
     every = len(buckets) == BUCKETS
-    return ((key, place) for key, place in keys() if every or hasher(key)[0] in buckets)
+    return ((key, place) for key, place in keys() if every or hasher(key) % BUCKETS in buckets)
 
 
 def _batches(buckets: Iterable[int], sizes: Sequence[int]) -> Iterator[frozenset[int]]:

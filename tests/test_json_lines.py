@@ -7,12 +7,14 @@ import json
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_campaign.readers import json_lines, rows
 from pytest_campaign.readers.rows import Row
 from pytest_campaign.readers.strict_json import Fault
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 
 
 def read(data: bytes) -> list[Row | Fault]:
@@ -92,13 +94,17 @@ def test_the_stream_stays_open() -> None:
     assert not stream.closed
 
 
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+PIECES = [b'{"a"', b": ", b"1", b"}", b"{", b"\n", b'"', b"\\", b"\xff", b"\0", b"NaN", b"[", b"]", b",", b"\\ud800", b"1e999",
+          b"\r"]
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4),
+    | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=12)
 
 
+@PATIENT
 @given(st.lists(VALUES), st.booleans(), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_it_agrees_with_json(values: list[object], ascii: bool, end: str, last: bool) -> None:
     text = end.join(json.dumps(value, ensure_ascii=ascii) for value in values) + (end if last else "")
@@ -106,8 +112,8 @@ def test_it_agrees_with_json(values: list[object], ascii: bool, end: str, last: 
     assert not [item for item in read(text.encode()) if isinstance(item, Fault)]
 
 
-@given(st.binary() | st.lists(st.sampled_from([b'{"a"', b": ", b"1", b"}", b"{", b"\n", b'"', b"\\", b"\xff", b"\0", b"NaN", b"[", b"]",
-                                              b",", b"\\ud800", b"1e999", b"\r"])).map(b"".join))
+@PATIENT
+@given(st.binary() | st.lists(st.sampled_from(PIECES)).map(b"".join))
 def test_nothing_else_is_raised_and_what_is_taken_is_json(data: bytes) -> None:
     taken = {item.line: item.value for item in read(data) if isinstance(item, Row)}
     for number, line in enumerate(data.removeprefix(rows.BOM).split(b"\n"), 1):

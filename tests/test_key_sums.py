@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_campaign import key_sums
 from pytest_campaign.key_sums import Hasher, Key, Keys, Sums, difference, repeated
 
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 HASHER = Hasher(b"a secret of the test")
 KEYS = st.lists(st.tuples(st.text("ab", max_size=2), st.text("ab", max_size=2)) | st.tuples(st.sampled_from("abcdefgh")))
 
@@ -23,6 +24,7 @@ def multiset(keys: Sequence[Key]) -> tuple[Sums, Keys]:
     return sums, lambda: iter([(key, None) for key in keys])
 
 
+@PATIENT
 @given(KEYS, KEYS, st.integers(1, 3), st.sampled_from([1, 2, 500_000]))
 def test_it_agrees_with_counter(ours: list[Key], theirs: list[Key], times: int, most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -40,6 +42,7 @@ def test_it_agrees_with_counter(ours: list[Key], theirs: list[Key], times: int, 
         assert repeated(HASHER, one).count == have.total() - len(have)
 
 
+@PATIENT
 @given(KEYS, st.randoms())
 def test_the_order_makes_no_difference(keys: list[Key], random: object) -> None:
     mixed = [*keys]

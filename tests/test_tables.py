@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from pytest_campaign import record_facts
@@ -16,6 +16,8 @@ from pytest_campaign.readers import rows, tables
 from pytest_campaign.readers.rows import Header, Item, Row
 from pytest_campaign.readers.strict_json import Fault
 from pytest_campaign.record_facts import Columns
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 
 
 def read(data: bytes, name: str = "rows.csv") -> list[Item]:
@@ -94,6 +96,7 @@ NAMES = st.lists(st.text("abcxyz_ ", min_size=1).filter(lambda name: name.strip(
 CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 
 
+@PATIENT
 @given(NAMES, st.data(), st.sampled_from(["\n", "\r\n"]), st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
 def test_it_agrees_with_csv(names: Sequence[str], data: st.DataObject, end: str, quoting: int) -> None:
     table = data.draw(st.lists(st.lists(CELLS, min_size=len(names), max_size=len(names)).filter(lambda row: row != [*names])))
@@ -107,6 +110,7 @@ def test_it_agrees_with_csv(names: Sequence[str], data: st.DataObject, end: str,
     assert not [item for item in read(text.encode()) if isinstance(item, Fault)]
 
 
+@PATIENT
 @given(st.binary() | st.lists(st.sampled_from([b"a", b",", b'"', b"\n", b"\r", b";", b"\t", b"\0", b"\xff", b"1"])).map(b"".join),
        st.sampled_from(["x.csv", "x.tsv"]))
 def test_nothing_else_is_raised(data: bytes, name: str) -> None:

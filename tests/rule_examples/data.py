@@ -543,12 +543,14 @@ def a_resumed_run_repeats_a_few_steps(made: Written) -> None:
 
 @sound("data.history-restarts", HISTORY)
 def batches_are_counted_in_each_epoch(made: Written) -> None:
-    history(made, "epoch,batch,loss\n" + "".join(f"{epoch},{batch},{epoch / 7:.3f}\n" for epoch in range(3) for batch in range(5)))
+    rows = [f"{epoch},{batch},{epoch / 7:.3f}\n" for epoch in range(3) for batch in range(5)]
+    history(made, "epoch,batch,loss\n" + "".join(rows))
 
 
 @sound("data.history-restarts", HISTORY)
 def one_metric_after_the_other(made: Written) -> None:
-    history(made, "metric,step,value\n" + "".join(f"{name},{step},{step / 9:.3f}\n" for name in ("loss", "f1") for step in range(5)))
+    rows = [f"{name},{step},{step / 9:.3f}\n" for name in ("loss", "f1") for step in range(5)]
+    history(made, "metric,step,value\n" + "".join(rows))
 
 
 @faulty("data.repeated-steps", HISTORY, CURVES, **WARNING)
@@ -607,8 +609,9 @@ def never_three_in_a_row(made: Written) -> None:
 
 
 def harness(limit: int | None) -> str:
-    return json.dumps({"results": {"arc": {"acc,none": 0.5, "acc_stderr,none": "N/A"}}, "git_hash": None, "chat_template": None,
-                       "config": {"limit": limit, "device": None}, "n-samples": {"arc": {"original": 90, "effective": limit or 90}}})
+    return json.dumps({
+        "results": {"arc": {"acc,none": 0.5, "acc_stderr,none": "N/A"}}, "git_hash": None, "chat_template": None,
+        "config": {"limit": limit, "device": None}, "n-samples": {"arc": {"original": 90, "effective": limit or 90}}})
 
 
 @faulty("data.limited", "control/metrics", METRICS, **WARNING)
