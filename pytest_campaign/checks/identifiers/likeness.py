@@ -99,6 +99,7 @@ def _related(campaign: Campaign, one: Deliverable, other: Deliverable) -> bool:
 def _parameters(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
     known = evidence.parameters(campaign)
     delivering = {deliverable.run for deliverable in campaign.deliverables}
+    delivered = {deliverable.path for deliverable in campaign.deliverables if deliverable.kind == "parameters"}
     for run in campaign.runs.values():
         own = known.get(run.id)
         if own is None:
@@ -106,11 +107,11 @@ def _parameters(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
                 yield rules.NO_PARAMETERS.finding(
                     f"run {run.id} has no parameters, and {listed(known)} {'has' if len(known) == 1 else 'have'}",
                     path=run.place.file, pointer=run.place.pointer, remedy=f"name the file in parameters of run {run.id}")
-        elif own.fault is not None:
+        elif own.fault is not None and own.path not in delivered:  # of a deliverable the check of the data says it
             yield rules.UNREADABLE_PARAMETERS.finding(
                 f"the parameters of run {run.id} cannot be read: {own.fault}", path=own.path,
                 remedy="write them as JSON, YAML, TOML or INI")
-        else:
+        elif own.fault is None:
             yield from _seed(run, own)
     yield from _variants(campaign, known)
 
