@@ -204,6 +204,12 @@ TRAINER = {"global_step": 6, "best_metric": None, "best_model_checkpoint": None,
     ("scores.csv", "model,accuracy\nsmall,0.5\nlarge,0.75\n"),
     ("scores.json", '[{"model": "small", "accuracy": 0.5}, {"model": "large", "accuracy": 0.7}]'),
     ("metrics.yaml", "accuracy: 0.5\nloss: 1.25\n"),
+    ("grid.csv", "lr,batch,acc\n" + "".join(f"{lr},{batch},0.{batch}\n" for lr in (0.1, 0.2) for batch in (8, 16))),
+    ("sweep.csv", "lr,step,loss\n" + "".join(f"{lr},{step},{lr / (step + 1)}\n" for lr in (0.1, 0.2) for step in range(4))),
+    ("20260101.json", lines({"env_info": "x"}, *(
+        {"mode": mode, "epoch": epoch, "iter": step, "loss": epoch / step}
+        for epoch in (1, 2) for mode, step in (("train", 50), ("train", 100), ("val", 30))))),
+    ("summary.json", '{"accuracy": 0.5, "best_epoch": null, "early_stopped": false}'),
     ("scalars.json", lines({"step": 1, "loss": 2}, {"step": 2, "loss": 1})),
 ])
 def test_metrics_as_libraries_write_them(tmp_path: Path, name: str, text: str) -> None:
