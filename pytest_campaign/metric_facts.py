@@ -169,6 +169,8 @@ def _document(gathering: _Gathering, value: Any) -> None:
         for item in history:
             gathering.item(item)
         value = {name: item for name, item in value.items() if not isinstance(item, list)} if isinstance(value, dict) else {}
+    if not isinstance(value, (dict, list)):
+        value = {"": value}
     gathering.facts.rows += bool(value)
     gathering.tree(value)
 

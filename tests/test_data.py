@@ -144,6 +144,18 @@ def test_samples_of_each_row(tmp_path: Path) -> None:
     assert rules(judged(tmp_path, {"a.jsonl": again}, "predictions", "a.jsonl", **more)) == ["data.duplicated-ids"]
 
 
+@pytest.mark.parametrize("text", ['{"predictions": []}', '{"id": [], "answer": []}'])
+def test_a_document_without_records(tmp_path: Path, text: str) -> None:
+    found = judged(tmp_path, {"a.json": text}, "predictions", "a.json", datasets=DATASETS, dataset="test", value="answer")
+    assert rules(found) == ["data.no-rows"]
+
+
+def test_another_file_is_told_once(tmp_path: Path) -> None:
+    files = {"a.csv": "text,label\nx,1\n"}
+    found = judged(tmp_path, files, "predictions", "a.csv", datasets=DATASETS, dataset="test", value="answer")
+    assert rules(found) == ["data.no-id"]
+
+
 def test_one_fault_is_told_once(tmp_path: Path) -> None:
     found = judged(tmp_path, {"a.jsonl": answers(IDS)[:-9]}, "predictions", "a.jsonl", datasets=DATASETS, dataset="test")
     assert [(finding.rule, finding.line) for finding in found] == [("data.torn", 20)]
@@ -155,7 +167,7 @@ def test_names_of_files(tmp_path: Path) -> None:
     files = {"a.jsonl": lines(*({"id": id, "image": image} for id, image in enumerate(images))), "images/a.png": "x"}
     found = judged(tmp_path, files, "predictions", "a.jsonl", file_columns=["image"])
     assert rules(found) == ["data.file-missing"]
-    assert (found[0].line, "3 in all" in found[0].message) == (3, True)
+    assert (found[0].line, "3 names of files" in found[0].message) == (3, True)
 
 
 def test_a_data_set_that_is_torn_does_not_pass_for_one(tmp_path: Path) -> None:
