@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import json
 import math
 import operator
@@ -26,8 +27,10 @@ MOST_SERIES = 100_000
 _MOST_LAYOUTS = 10_000
 _MOST_LABELS = 64  # different texts in one field; with more it is no name of a series (a time, a message)
 _MOST_STEPS = 1000
+_MOST_HEADS = 20  # records in which a history has its first step
 _STEPS = ("step", "global_step", "trainer/global_step", "_step", "steps", "iteration", "iter", "iters", "train_step", "update",
-          "num_updates", "batch", "batch_idx")
+          "num_updates")
+_BATCHES = ("batch", "batch_idx")  # steps beside an epoch; elsewhere the size of a batch
 _EPOCHS = ("epoch", "epochs", "epoch_num", "current_epoch")
 _PARTS = frozenset({  # their numbers tell series apart
     "rank", "local_rank", "global_rank", "worker", "process", "device", "gpu", "fold", "seed", "run", "trial", "task", "layer",
@@ -36,7 +39,8 @@ _NOT_METRICS = frozenset({"time", "timestamp", "wall_time", "date", "datetime", 
 # Settings that a file of metrics repeats, and what describes it; null is right there.
 _SETTINGS = re.compile(
     r"(?:.*[_-])?(?:configs?|args|arguments|kwargs|hparams|hyperparameters|parameters|settings|options|env|environment|metadata"
-    r"|versions?|name|id|path|url|hash|sha|commit|revision|reason|comment|description|template|instruction|checkpoint|limit)"
+    r"|versions?|name|id|path|url|hash|sha|commit|revision|reason|comment|description|template|instruction|checkpoint|limit"
+    r"|epoch|step|iteration|index)"
     r"|config_\w+|trial_\w+|params|meta|info|model_info|n-shot|n-samples|higher_is_better|task_hashes|group_subtasks|tags?|notes?"
     r"|error|message|date|time|seed|device|dtype|fewshot_as_multiturn", re.I)
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
@@ -128,11 +132,15 @@ def gather(path: str, size: int, opened: Open, wanted: Wanted) -> MetricFacts:
 def _lines(gathering: _Gathering, opened: Open) -> None:
     """JSON Lines in a file that is called ``.json``: a history; two results one after the other are no document."""
     with opened() as stream:
+        first = [item.value for item in itertools.islice(json_lines.records(stream), _MOST_HEADS) if isinstance(item, Row)]
+    layouts = [_layout(tuple(value)) for value in first if isinstance(value, dict)]
+    if not any(layout.step or layout.epoch for layout in layouts):
+        gathering.facts.rows = 1
+        gathering.facts.fault(Fault("joined", "two documents in one file", 2, 1, None, "text after the first one",
+                                    "one document, or a history with a step in each record"))
+        return
+    with opened() as stream:
         for item in json_lines.records(stream):
-            if isinstance(item, Row) and gathering.facts.rows and not gathering.is_history:
-                gathering.facts.fault(Fault("joined", "two documents in one file", item.line, 1, None, "text after the first one",
-                                            "one document, or a history with a step in each record"))
-                return
             gathering.item(item)
 
 
@@ -161,6 +169,8 @@ def _document(gathering: _Gathering, value: Any) -> None:
         for item in history:
             gathering.item(item)
         value = {name: item for name, item in value.items() if not isinstance(item, list)} if isinstance(value, dict) else {}
+    if not isinstance(value, (dict, list)):
+        value = {"": value}
     gathering.facts.rows += bool(value)
     gathering.tree(value)
 
@@ -184,8 +194,9 @@ class _Layout(NamedTuple):
 @functools.lru_cache(_MOST_LAYOUTS)
 def _layout(names: tuple[str, ...]) -> _Layout:
     lower = {str(name).lower(): name for name in reversed(names)}
-    step = next((lower[name] for name in _STEPS if name in lower), None)
     epoch = next((lower[name] for name in _EPOCHS if name in lower), None)
+    steps = _STEPS if epoch is None else _STEPS + _BATCHES
+    step = next((lower[name] for name in steps if name in lower), None)
     return _Layout(step, epoch, tuple(name for name in names if name not in (step, epoch) and name.lower() not in _NOT_METRICS
                                       and name.lower() not in _STEPS))
 
@@ -209,6 +220,7 @@ class _Gathering:
         self._columns: dict[str, _Cells] = {}
         self._labels: dict[str, set[str] | None] = {}  # the texts in a field; None when they are too many
         self._last: dict[tuple[object, ...], tuple[float | None, float | None, Any]] = {}  # of each series: step, epoch, value
+        self._constants: dict[str, tuple[float, int]] = {}  # fields that kept their value since the history began, and how often
         self._streaks: dict[tuple[object, ...], int] = {}
         self._told: set[str] = set()
 
@@ -338,10 +350,23 @@ class _Gathering:
             if not table and (self._wanted.alone or step is not None or epoch is not None):
                 self._leaf_of_record(name, value, number, where)
         self.facts.numbers += len(values)
+        if self._is_another_run(values):
+            self._last.clear()
         for name, number in values:
             if step is not None or epoch is not None:
                 self._series((name, *labels), step, epoch, number, where)
             self._rules((name, *(label for label in labels if isinstance(label, str))), (name, *labels), number, where)
+
+    def _is_another_run(self, values: Sequence[tuple[str, float]]) -> bool:
+        """Whether a field that was constant so far has another value, as a setting has in the rows of the next run."""
+        known = ((number, *self._constants.get(name, (number, 0))) for name, number in values)
+        changed = any(times > 1 and before != number for number, before, times in known)
+        if changed:
+            self._constants.clear()
+        for name, number in values:
+            before, times = self._constants.get(name, (number, 0))
+            self._constants[name] = (number, times + 1) if before == number else (math.nan, 0)
+        return changed
 
     def _leaf_of_record(self, name: str, value: Any, number: float | None, where: Where) -> None:
         if name in self._wanted.nullable or _SETTINGS.fullmatch(name):

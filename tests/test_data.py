@@ -144,6 +144,18 @@ def test_samples_of_each_row(tmp_path: Path) -> None:
     assert rules(judged(tmp_path, {"a.jsonl": again}, "predictions", "a.jsonl", **more)) == ["data.duplicated-ids"]
 
 
+@pytest.mark.parametrize("text", ['{"predictions": []}', '{"id": [], "answer": []}'])
+def test_a_document_without_records(tmp_path: Path, text: str) -> None:
+    found = judged(tmp_path, {"a.json": text}, "predictions", "a.json", datasets=DATASETS, dataset="test", value="answer")
+    assert rules(found) == ["data.no-rows"]
+
+
+def test_another_file_is_told_once(tmp_path: Path) -> None:
+    files = {"a.csv": "text,label\nx,1\n"}
+    found = judged(tmp_path, files, "predictions", "a.csv", datasets=DATASETS, dataset="test", value="answer")
+    assert rules(found) == ["data.no-id"]
+
+
 def test_one_fault_is_told_once(tmp_path: Path) -> None:
     found = judged(tmp_path, {"a.jsonl": answers(IDS)[:-9]}, "predictions", "a.jsonl", datasets=DATASETS, dataset="test")
     assert [(finding.rule, finding.line) for finding in found] == [("data.torn", 20)]
@@ -155,7 +167,7 @@ def test_names_of_files(tmp_path: Path) -> None:
     files = {"a.jsonl": lines(*({"id": id, "image": image} for id, image in enumerate(images))), "images/a.png": "x"}
     found = judged(tmp_path, files, "predictions", "a.jsonl", file_columns=["image"])
     assert rules(found) == ["data.file-missing"]
-    assert (found[0].line, "3 in all" in found[0].message) == (3, True)
+    assert (found[0].line, "3 names of files" in found[0].message) == (3, True)
 
 
 def test_a_data_set_that_is_torn_does_not_pass_for_one(tmp_path: Path) -> None:
@@ -204,6 +216,12 @@ TRAINER = {"global_step": 6, "best_metric": None, "best_model_checkpoint": None,
     ("scores.csv", "model,accuracy\nsmall,0.5\nlarge,0.75\n"),
     ("scores.json", '[{"model": "small", "accuracy": 0.5}, {"model": "large", "accuracy": 0.7}]'),
     ("metrics.yaml", "accuracy: 0.5\nloss: 1.25\n"),
+    ("grid.csv", "lr,batch,acc\n" + "".join(f"{lr},{batch},0.{batch}\n" for lr in (0.1, 0.2) for batch in (8, 16))),
+    ("sweep.csv", "lr,step,loss\n" + "".join(f"{lr},{step},{lr / (step + 1)}\n" for lr in (0.1, 0.2) for step in range(4))),
+    ("20260101.json", lines({"env_info": "x"}, *(
+        {"mode": mode, "epoch": epoch, "iter": step, "loss": epoch / step}
+        for epoch in (1, 2) for mode, step in (("train", 50), ("train", 100), ("val", 30))))),
+    ("summary.json", '{"accuracy": 0.5, "best_epoch": null, "early_stopped": false}'),
     ("scalars.json", lines({"step": 1, "loss": 2}, {"step": 2, "loss": 1})),
 ])
 def test_metrics_as_libraries_write_them(tmp_path: Path, name: str, text: str) -> None:

@@ -70,6 +70,8 @@ def test_quotes_in_tsv_are_quotes_where_that_makes_sense(data: bytes, expected: 
     (b"id,a\n1,\xff\n2,y\n", [("encoding", 2), ("row", 2), ("row", 3)]),
     (b"id,a\n1,x\n\0\0\0\0\n2,y\n", [("row", 2), ("nul", 3), ("row", 4)]),
     (b"id,a\n", []),
+    (b"id,a\r1,x\r2,y\r", [("syntax", 1)]),
+    ("id,a\n1,x\n".encode("utf-16"), [("encoding", 1)]),
 ])
 def test_what_is_refused_with_its_line(data: bytes, expected: list[tuple[str, int]]) -> None:
     assert kinds(data) == expected

@@ -11,6 +11,7 @@ from .strict_json import Fault
 
 LONGEST = 16 << 20  # bytes of a line or of a row
 BOM = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _BUFFER = 1 << 20
 
 
@@ -58,12 +59,15 @@ def lines(stream: BinaryIO) -> Iterator[tuple[int, bytes] | Fault]:
     """Every line with its number, counted from 1, and its line end; without the byte order mark of the file.
 
     A line with NUL bytes (what a file system leaves of a block that never reached the disk) and one longer than `LONGEST`
-    are faults (kinds ``nul`` and ``limit``).
+    are faults (kinds ``nul`` and ``limit``). UTF-16 is one fault (``encoding``), after which nothing follows.
     """
     number = 0
     with buffered(stream) as reader:
         while line := reader.readline(LONGEST + 1):
             number += 1
+            if number == 1 and line.startswith(_UTF_16):
+                yield Fault("encoding", "the text is UTF-16", 1, 1, None, line[:2].hex(" "), "UTF-8")
+                return
             length, nuls, at = len(line), line.count(0), line.find(0)
             whole = length <= LONGEST or line.endswith(b"\n")
             while not whole and (rest := reader.readline(LONGEST)):

@@ -48,6 +48,9 @@ def records(stream: BinaryIO, name: str, *, quotes: bool = True) -> Iterator[Ite
             continue
         if header is None:
             delimiter = _delimiter(name, text)
+            if "\r" in text.rstrip("\r\n") and '"' not in text:
+                yield Fault("syntax", "the lines end in CR alone", number, None, None, "CR", "LF, or CR LF")
+                return
         try:
             cells = _cells(number, text, texts, delimiter) if quotes and '"' in text else text.rstrip("\r\n").split(delimiter)
         except _Torn as torn:

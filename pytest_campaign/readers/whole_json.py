@@ -36,6 +36,8 @@ def _list(value: Any, key: Sequence[str]) -> tuple[tuple[str, ...], list[Any] | 
         return (), value
     if isinstance(value, dict) and not any(name in value for name in key):
         lists = [name for name, item in value.items() if isinstance(item, list) and item and isinstance(item[0], dict)]
+        if not lists and len(value) == 1:  # a list that could have held records
+            lists = [name for name, item in value.items() if item == []]
         if len(lists) == 1:
             return (lists[0],), value[lists[0]]
     return (), None

@@ -13,7 +13,7 @@ from ...text import number, shown
 from .. import content
 from ..base import Evidence
 from . import ids, rules
-from .faults import at, breaks, found, others
+from .faults import at, breaks, found
 from .sources import columns, datasets, entries, facts, has_keys, is_one_file, rows_of
 
 FOREIGN = frozenset({  # formats of records, for which another reader would be needed
@@ -122,7 +122,7 @@ def _fields(deliverable: Deliverable, path: str, known: RecordFacts, wanted: Col
         yield rules.ID_TYPE.finding(
             f"{number(places.count, 'id')} cannot be compared: {text}{_next(places)}", **at(places.first[0][0], path),
             observed=text, expected="a text or an integer", remedy="write ids as texts or integers")
-    if places := known.no_value:
+    if (places := known.no_value) and known.no_key.count < known.rows:  # else it is another file
         yield rules.NO_VALUE.finding(
             f"{_lacking(places, known)} the value {value}{_next(places)}", **at(places.first[0][0], path), observed=seen,
             expected=value, remedy="predict these rows again, or correct value in the manifest")
@@ -154,7 +154,9 @@ def _lacking(places: Places, known: RecordFacts) -> str:
 
 
 def _next(places: Places) -> str:
-    return others(places.count, [str(where) for where, _ in places.first[1:]])
+    """Where the others stand, after a message that says how many there are."""
+    listed = ", ".join(shown(str(where), 80) for where, _ in places.first[1:] if str(where))
+    return f"; the next: {listed}" if listed else ""
 
 
 def _empty(ours: Rows, known: Sequence[RecordFacts]) -> Iterator[Finding]:
