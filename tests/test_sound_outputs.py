@@ -35,9 +35,9 @@ class Sound:
     """One campaign of `trainings` and what is to be seen of it.
 
     ``asked`` are the pointers of its draft's ``todo``; ``delivered`` the depth of each deliverable by its full id; ``warned``
-    (rule, file) of its warnings, ``noted`` the rules of its notes. ``also`` are entries that a user adds. ``broken`` are the rules
-    and files of what must be found by deliverable, after ``breaks`` has spoiled the directory and its manifest; ``with_them`` are
-    other deliverables that are broken with them.
+    (rule, file) of its warnings, ``noted`` the rules of its notes. ``also`` are entries that a user adds. ``broken`` are the
+    rules and files of what must be found by deliverable, after ``breaks`` has spoiled the directory and its manifest;
+    ``with_them`` are other deliverables that are broken with them.
     """
 
     asked: list[str]
@@ -267,6 +267,7 @@ def test_nothing_is_said_that_is_not_so(name: str, sound: Checked) -> None:
     assert loud == SOUND[name].warned
     quiet = {finding["rule"] for finding in findings if finding["level"] == "note"}
     assert quiet == SOUND[name].noted | {"identifiers.no-plan"}
+    assert not [finding for finding in findings if "latest-run" in finding["path"]]  # seen once, not again through the link
 
 
 @pytest.mark.parametrize(("name", "id"), [(name, id) for name in SOUND for id in SOUND[name].broken])
