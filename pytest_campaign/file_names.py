@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _WEIGHTS = re.compile(r"\.(safetensors|pt|pth|pt2|bin|ckpt|gguf|onnx|npz|npy|h5|hdf5|keras|msgpack|distcp|pkl|joblib|tar)$", re.I)
+_WITHOUT_TENSORS = re.compile(r"(^|/)((lr_?)?scheduler|scaler|training_args)([_-][0-9]+)?\.(pt|pth|bin|pkl)$", re.I)
 _RECORDS = re.compile(r"\.(json|jsonl|ndjson|csv|tsv|parquet|yaml|yml)$", re.I)
 # Names that nobody gives to anything else; arrays, pickles and raw data share the other endings.
 _CHECKPOINT = re.compile(r"\.(safetensors|pt|pth|ckpt|gguf|onnx)$|(^|/)(pytorch_model|adapter_model)[^/]*\.bin$", re.I)
@@ -21,6 +22,11 @@ def may_be_weights(path: str) -> bool:
 def is_checkpoint(path: str) -> bool:
     """Whether the name promises weights and nothing else."""
     return _CHECKPOINT.search(path) is not None
+
+
+def may_lack_tensors(path: str) -> bool:
+    """Whether the name is that of a part of a training's state which holds no tensor, and is no checkpoint by itself."""
+    return _WITHOUT_TENSORS.search(path) is not None
 
 
 def is_records(path: str) -> bool:

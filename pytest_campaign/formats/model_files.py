@@ -29,6 +29,10 @@ ADAPTER_WEIGHTS = re.compile(rf"adapter_model{_WEIGHTS}")
 _MODEL_SET = re.compile(r"(ft-)?(model|pytorch_model)[.-].*")
 _ADAPTER_SET = re.compile(r"adapter_model[.-].*")
 _SETTINGS = frozenset({"generation_config.json", TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json"})
+# Settings and templates that are taken as they are (transformers.utils: CHAT_TEMPLATE_FILE, PROCESSOR_NAME and their like).
+_AS_IT_IS = frozenset({
+    "chat_template.jinja", "chat_template.json", "preprocessor_config.json", "processor_config.json",
+    "video_preprocessor_config.json"})
 _VOCABULARY = re.compile(
     r"tokenizer\.json|tekken\.json|.*vocab.*\.(json|txt|model|bpe)|.*\.(tiktoken|spm|bpe|vocab|codes)|(spiece|tokenizer|sentencepiece)"
     r".*\.model|.*sentencepiece.*|emoji\.json|.*\.word_shape\.json|bpe\.codes|merges\.txt|dict\.txt|.*tokenizer.*\.(model|txt|py)")
@@ -39,9 +43,15 @@ def is_vocabulary(name: str) -> bool:
     return _VOCABULARY.fullmatch(name) is not None
 
 
+def taken_as_it_is(name: str) -> bool:
+    """Whether a file belongs to a tokenizer or a processor and nothing in it can be compared with the model."""
+    return name in _AS_IT_IS
+
+
 def tokenizer_files(folder: Folder) -> Iterator[str]:
-    """The paths of a folder's tokenizer: its settings and its vocabulary."""
-    return (candidate.path for name, candidate in folder.candidates.items() if name in _SETTINGS or is_vocabulary(name))
+    """The paths of a folder's tokenizer or processor: its settings, its templates and its vocabulary."""
+    return (candidate.path for name, candidate in folder.candidates.items()
+            if name in _SETTINGS or is_vocabulary(name) or taken_as_it_is(name))
 
 
 def weight_parts(folder: Folder, names: re.Pattern[str]) -> list[Unit]:

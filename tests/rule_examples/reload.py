@@ -233,6 +233,19 @@ def a_sound_file_without_tensors(made: Written) -> None:
     save_file({}, made / WEIGHTS)
 
 
+@faulty("reload.no-tensors", "control/rest", "runs/control/weights.pt")
+def a_checkpoint_without_tensors_under_another_kind(made: Written) -> None:
+    torch.save({"epoch": 3}, made / "runs/control/weights.pt")
+    made.add("control/rest", "other", "runs/control/weights.pt")
+
+
+@sound("reload.no-tensors", "control/rest")
+def the_state_of_a_scheduler_by_itself(made: Written) -> None:
+    scheduler = torch.optim.lr_scheduler.StepLR(torch.optim.SGD([torch.zeros(1)]), 1)
+    torch.save(scheduler.state_dict(), made / "runs/control/scheduler.pt")
+    made.add("control/rest", "other", "runs/control/scheduler.pt")
+
+
 @sound("reload.no-tensors", "variant/weights")
 def a_tensor_without_elements(made: Written) -> None:
     save_file(tensors(1) | {"removed": torch.empty(0, 4)}, made / WEIGHTS)

@@ -162,7 +162,7 @@ def _configurations(campaign: Campaign, evidence: Evidence, siblings: Sequence[_
                 yield rules.TWO_CONFIGURATIONS.finding(
                     f"run {state.run.id} has two configurations: {', '.join(differing)} of {path} and of {first.folder} differ",
                     path=path, pointer=f"/{setting}", observed=shown(config[setting], 100), expected=shown(wanted[setting], 100),
-                    deliverable=state.id, remedy="give the corrected run an id of its own, which supersedes the old one")
+                    remedy="give the corrected run an id of its own, which supersedes the old one")
 
 
 def _comparable(value: Any) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ... import paths
 from ...campaign import WEIGHTS, Campaign, Deliverable
+from ...file_names import may_lack_tensors
 from ...findings import Finding, Level, Rule
 from ...formats import formats
 from ...formats.base import Depth, Problem, ProblemKind, Reading, Unit
@@ -257,13 +258,15 @@ def _shallow(unit: Unit, reading: Reading, required: Depth) -> Iterator[Finding]
         expected=required.label, remedy="lower the depth that is asked, or install what it needs")
 
 
-def _rightly_without_tensors(problem: Problem, unit: Unit, holds: bool) -> bool:
-    """Whether a file of torch.save need hold no tensor.
+def _rightly_without_tensors(problem: Problem, unit: Unit, deliverable: Deliverable, holds: bool) -> bool:
+    """Whether a file of torch.save need hold no tensor. ``holds``: some file of the deliverable does, or no manifest lists it.
 
     The state of a scheduler or a scaler and the arguments of a training hold none. They are no checkpoint by
     themselves: when the manifest calls a deliverable one, some file of it must hold tensors.
     """
-    return problem.kind is ProblemKind.NO_TENSORS and unit.format not in _FOLDERS and _is_pickled(unit) and holds
+    if problem.kind is not ProblemKind.NO_TENSORS or unit.format in _FOLDERS or not _is_pickled(unit):
+        return False
+    return holds or (deliverable.kind not in WEIGHTS and may_lack_tensors(unit.path))
 
 
 def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> Iterator[Finding]:
@@ -285,7 +288,7 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
             for problem in reading.problems:
                 if problem.kind is ProblemKind.UNTRAINED:
                     yield from _untrained(problem, campaign, deliverable)
-                elif not _rightly_without_tensors(problem, unit, holds):
+                elif not _rightly_without_tensors(problem, unit, deliverable, holds):
                     yield _problem(problem, Level.WARNING if aside and training_state.eased(problem.kind) else None)
             yield from training_state.ranks(unit, reading, campaign, deliverable, aside)
             yield from _shallow(unit, reading, _asked_of(unit, units, required))
