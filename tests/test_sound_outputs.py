@@ -154,7 +154,8 @@ SOUND = {
     "others": Sound(
         asked=["/campaign", "/runs"],
         delivered={"accelerated/model-model": "tensors", "accelerated/step_1": "tensors",
-                   "version_0/checkpoints-epoch-0-step-4": "tensors", "2026-11-03-10-15-00/last": "tensors", "2026-11-03-10-15-00/metrics": None, "embed-small/checkpoint": "model",
+                   "version_0/checkpoints-epoch-0-step-4": "tensors",
+                   "2026-11-03-10-15-00/last": "tensors", "2026-11-03-10-15-00/metrics": None, "embed-small/checkpoint": "model",
                    "tracking": None, "settings": None, "lightning": None, "job-log": None},
         also=({"id": "tracking", "kind": "other", "path": "mlruns"},
               {"id": "settings", "kind": "parameters", "path": f"{JOB}/.hydra"},

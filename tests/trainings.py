@@ -82,9 +82,9 @@ def lora(base: str = BASE["model"], revision: str | None = BASE["revision"], **o
     return peft.get_peft_model(model, peft.LoraConfig(**settings | options))
 
 
-def fine_tune(out: Path, **options: Any) -> None:
+def fine_tune(out: Path, seed: int = 0, **options: Any) -> None:
     """An adapter and its checkpoints as TRL's SFTTrainer leaves them: with tokenizer, chat template, events and a model card."""
-    train(out, lora(**options), tokenizer=True, report_to=["tensorboard"])
+    train(out, lora(**options), tokenizer=True, report_to=["tensorboard"], seed=seed)
     card = f"---\nbase_model: {BASE['model']}\nlibrary_name: peft\ntags:\n- trl\n- sft\n---\n# A model\n"
     for folder in (out, *out.glob("checkpoint-*")):
         (folder / "README.md").write_text(card)
@@ -95,14 +95,14 @@ def fine_tune(out: Path, **options: Any) -> None:
 
 def full(out: Path) -> None:
     """Four runs of the Trainer: an overflow, plain SGD, the best of all checkpoints, checkpoints to be loaded only."""
-    train(out / "runs/overflow", overflow=True, save=False)
+    train(out / "runs/overflow", overflow=True, save=False, seed=1)
     torch.save(torch.amp.GradScaler("cpu").state_dict(), out / "runs/overflow/checkpoint-4/scaler.pt")
     train(out / "runs/2026-11-03T10:15:00", optim="sgd", gradient_accumulation_steps=2)
     best = out / "runs/größer, mit Rand"
     train(best, tokenizer=True, eval_strategy="steps", eval_steps=2, load_best_model_at_end=True, save_total_limit=2,
           report_to=["tensorboard"])
     weights_and_biases(best)
-    train(out / "runs/only", save_only_model=True, lr_scheduler_type="cosine", warmup_steps=1)
+    train(out / "runs/only", save_only_model=True, seed=2, lr_scheduler_type="cosine", warmup_steps=1)
 
 
 def at_the_top(out: Path) -> None:
@@ -127,7 +127,7 @@ def adapters(out: Path) -> None:
         if "lora_B" in name:
             value.data.normal_(0, 0.3)
     model.save_pretrained(out / "outputs/two")
-    fine_tune(out / "sft")
+    fine_tune(out / "sft", seed=1)
 
 
 def adapter_at_the_top(out: Path) -> None:
