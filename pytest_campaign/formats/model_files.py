@@ -59,8 +59,8 @@ def weight_parts(folder: Folder, names: re.Pattern[str]) -> list[Unit]:
 
 
 def form_of(candidate: Candidate) -> str:
-    """The name of the format that recognises a file, "" if none does."""
-    return next((name for name, form in formats().items() if form.recognise(candidate)), "")
+    """The name of the format that recognises a file as weights and nothing else, "" if none does."""
+    return next((name for name, form in formats().items() if not form.ambiguous and form.recognise(candidate)), "")
 
 
 def content(candidate: Candidate) -> Any | None:

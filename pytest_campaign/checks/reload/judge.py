@@ -33,7 +33,7 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.UNSAFE_GLOBAL: (rules.UNSAFE_GLOBAL, "do not load it; ask for the weights as safetensors"),
     ProblemKind.UNREADABLE_KIND: (rules.UNREADABLE_KIND, "save dense tensors to have their values checked"),
     ProblemKind.TOO_LARGE: (rules.TOO_LARGE, "save it in several files, or as safetensors"),
-    ProblemKind.EXECUTABLE: (rules.EXECUTABLE, "save the weights as safetensors or as a state dict"),
+    ProblemKind.EXECUTABLE: (rules.EXECUTABLE, "save weights as safetensors or a state dict, arrays as npz, an estimator of scikit-learn with skops"),
     ProblemKind.PICKLE_PROTOCOL: (rules.PICKLE_PROTOCOL, "save it again without pickle_protocol"),
     ProblemKind.NO_CHECKSUM: (rules.NO_CHECKSUM, "record a digest in the manifest"),
     ProblemKind.WASTED_STORAGE: (rules.WASTED_STORAGE, "clone the view before saving"),
@@ -55,6 +55,9 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.UNKNOWN_SETTING: (rules.UNKNOWN_SETTING, "delete the setting, or name the version of the library that knows it"),
     ProblemKind.NEWER_LIBRARY: (rules.NEWER_LIBRARY, "install the version that wrote it, or a later one"),
     ProblemKind.NOT_REBUILT: (rules.NOT_REBUILT, "install or give what the message names"),
+    ProblemKind.PYTHON_CODE: (rules.PYTHON_CODE, "replace it by a layer of the library, or by a registered class, and save again"),
+    ProblemKind.MACHINE_NAME: (rules.MACHINE_NAME, "write the bare name of the file there"),
+    ProblemKind.UNFINISHED: (rules.UNFINISHED, "wait until it is finished, or take the save before"),
 }
 
 _DEATHS: dict[DeathKind, tuple[Rule, str]] = {
@@ -87,6 +90,20 @@ _ALIASES = {
     "huggingface": {"Hugging Face model"},
     "hf": {"Hugging Face model"},
     "peft": {"PEFT adapter"},
+    "npy": {"NumPy"},
+    "npz": {"NumPy"},
+    "joblib": {"pickle"},
+    "pkl": {"pickle"},
+    "sklearn": {"pickle", "skops"},
+    "scikit-learn": {"pickle", "skops"},
+    "h5": {"HDF5"},
+    "tensorflow": {"TensorFlow checkpoint", "SavedModel"},
+    "tf": {"TensorFlow checkpoint", "SavedModel"},
+    "keras": {"Keras", "HDF5"},
+    "flax": {"Flax", "Orbax"},
+    "msgpack": {"Flax"},
+    "jax": {"Flax", "Orbax", "NumPy"},
+    "diffusers": {"diffusers pipeline", "safetensors", "sharded"},
     "lora": {"PEFT adapter"},
 }
 

@@ -120,7 +120,7 @@ NEVER_WRITTEN = Rule("reload.never-written", Level.WARNING, """
 FOREIGN_CLASS = Rule("reload.foreign-class", Level.ERROR, """
     The file needs a class of a project to be loaded.
 
-    The tensors were read through inert stand-ins, but whoever receives the file cannot load it without that
+    Tensors were read through inert stand-ins where that is possible, but whoever receives the file cannot load it without that
     project at the same version, and loading it runs the project's code.
 
     Usual causes: `torch.save(model)` instead of `torch.save(model.state_dict())`; a configuration object in the
@@ -389,3 +389,32 @@ TORCH_VERSION = Rule("reload.torch-version", Level.WARNING, """
 
     Fix: install torch 2.10 or later.
     """)
+PYTHON_CODE = Rule("reload.python-code", Level.WARNING, """
+    The file holds a function as compiled Python code.
+
+    Such code runs under one minor version of Python only, the one that wrote it, and loading the file runs it: Keras refuses
+    unless `safe_mode=False` is given.
+
+    Usual causes: a `Lambda` layer with a lambda.
+
+    Fix: replace it by a layer of the library, or by a class that is registered by name, and save again.
+    """)
+MACHINE_NAME = Rule("reload.machine-name", Level.WARNING, """
+    A file that belongs to the checkpoint is named by an absolute path, and lies beside the file that names it.
+
+    TensorFlow follows the path: `tf.train.latest_checkpoint` finds nothing on another machine.
+
+    Usual causes: `tf.train.Saver` or `CheckpointManager` that was given an absolute path.
+
+    Fix: write the bare name there; the check shows it.
+    """)
+UNFINISHED = Rule("reload.unfinished", Level.ERROR, """
+    The writer marks the save as not finished.
+
+    Orbax writes into a folder `….orbax-checkpoint-tmp-…` and renames it when everything is there; an HDF5 file has a mark while it
+    is open for writing.
+
+    Usual causes: a process that was killed while it saved; a copy that was taken while it saved.
+
+    Fix: wait until the save is finished and copy again, or take the save before.
+    """, at_source=True)
