@@ -354,6 +354,8 @@ class Campaign:
         if not own and deliverable.kind in WEIGHTS:
             own = [unit for unit in self.units if target in unit.files]
         clear = [unit for unit in own if not unit.ambiguous]
+        if len(clear) == len(own):
+            return own
         return clear if deliverable.kind not in WEIGHTS or any(not unit.hollow for unit in clear) else own
 
     def files_of(self, deliverable: Deliverable) -> Mapping[str, Entry]:

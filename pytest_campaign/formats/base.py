@@ -229,8 +229,8 @@ class Format:
     ``recognise`` decides about a single file by its content; ``gather`` finds sets of files in a folder (they win over
     single files). ``read(unit, source)`` runs in the child; ``concurrent`` says that several threads may be in it at the
     same time. ``ambiguous`` says that what it recognises may be data of any kind (arrays, pickles): it is read where it is
-    delivered as weights and nothing clearer lies there, and is no checkpoint by itself. ``preload`` are modules that `Depth.MODEL` needs and that are imported once for all children; one that
-    cannot be imported is no fault.
+    delivered as weights and nothing clearer lies there, and is no checkpoint by itself. ``preload`` are modules that
+    `Depth.MODEL` needs and that are imported once for all children; one that cannot be imported is no fault.
     """
 
     name: str

@@ -68,7 +68,7 @@ def content(candidate: Candidate) -> Any | None:
     if candidate.size > LARGEST_CONFIG:
         return None
     try:
-        return _loads(candidate.read(0, candidate.size))
+        return loads(candidate.read(0, candidate.size))
     except (OSError, ValueError):
         return None
 
@@ -79,7 +79,7 @@ def settings(candidate: Candidate | None) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _loads(data: bytes) -> Any:
+def loads(data: bytes) -> Any:
     """JSON as the libraries read it (NaN and equal keys are taken); ValueError for what they would refuse or is too large."""
     if sum(data.count(byte) for byte in b"{[,") > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
@@ -128,7 +128,7 @@ class Documents:
             self.problems.append(Problem(ProblemKind.TOO_LARGE, path, f"{size:,} bytes of JSON", f"at most {LARGEST:,} bytes"))
             return None
         try:
-            return _loads(data)
+            return loads(data)
         except ValueError as error:
             self.problems.append(
                 Problem(ProblemKind.CONFIGURATION, path, f"it is no JSON: {error}", "JSON that the library reads"))

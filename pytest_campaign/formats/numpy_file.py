@@ -70,7 +70,8 @@ def _read_arrays(file: BinaryIO, size: int, path: str, source: Source) -> Readin
             problems.append(Problem(ProblemKind.TRAILING, path, f"{size - at:,} bytes behind the end of the array", "none"))
             break
         if len(arrays) == _MOST_ARRAYS:
-            problems.append(Problem(ProblemKind.TOO_LARGE, path, f"more than {_MOST_ARRAYS:,} arrays", f"at most {_MOST_ARRAYS:,}"))
+            observed = f"more than {_MOST_ARRAYS:,} arrays"
+            problems.append(Problem(ProblemKind.TOO_LARGE, path, observed, f"at most {_MOST_ARRAYS:,}"))
             break
         name = f"array {len(arrays) + 1}" if arrays else ""
         array, found = _array(file, at, size - at, path, name, alone=False)
@@ -107,8 +108,8 @@ def _read_archive(file: BinaryIO, size: int, path: str, source: Source) -> Readi
             array, found = _array(file, member.offset, member.size, path, name, alone=True)
         problems += found
         if array is not None and array.header.objects:
-            pieces = _from(file, array.offset, member.offset + member.size) if array.stored else _rest(inflate(file, member), array)
-            problems += _objects(pieces, path, member.size, name)
+            stored = _from(file, array.offset, member.offset + member.size)
+            problems += _objects(stored if array.stored else _rest(inflate(file, member), array), path, member.size, name)
         elif array is not None:
             arrays.append(array)
     if not archive.members:
@@ -209,13 +210,14 @@ class _Reader:
         return self._source.depth >= Depth.TENSORS
 
     def read_stored(self, arrays: Sequence[_Array], members: Sequence[Member]) -> list[Problem]:
-        """Checksums of the stored members, in which the arrays are, or of none, and the values of the arrays that lie in the file as they are."""
+        """Checksums of the stored members, if there are any, and the values of the arrays that lie in the file as they are."""
         file, path = self._file, self._path
+        parts: list[tuple[_Array | None, Member | None]] = []
         if members:
             by_name = {array.name + _ENDING: array for array in arrays}
-            parts: list[tuple[_Array | None, Member | None]] = [(by_name.get(member.name), member) for member in members]
+            parts += [(by_name.get(member.name), member) for member in members]
         else:
-            parts = [(array, None) for array in arrays]
+            parts += [(array, None) for array in arrays]
         segments = [self._segment(array, member) for array, member in parts]
         problems = list(never_written(path, file, self._size, segments))
         if not self._deep:

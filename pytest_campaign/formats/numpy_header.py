@@ -1,7 +1,7 @@
 """The header of a ``.npy`` array, read strictly and without evaluating anything.
 
-A file is ``\\x93NUMPY``, the version (1.0, 2.0 or 3.0), the length of the header (2 bytes, from 2.0 on 4) and the header: the text
-of a Python dict with ``descr``, ``fortran_order`` and ``shape``, padded with blanks (numpy/lib/_format_impl.py of NumPy 2.4).
+A file is ``\\x93NUMPY``, the version (1.0, 2.0 or 3.0), the length of the header (2 bytes, from 2.0 on 4) and the header: the
+text of a Python dict with ``descr``, ``fortran_order`` and ``shape``, padded with blanks (numpy/lib/_format_impl.py, NumPy 2.4).
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _DEEPEST = 20
 _MOST_TOKENS = 100_000
 _LARGEST = 1 << 63
 _FIXED = 10  # bytes up to the header of version 1.0; from 2.0 on two more
-_TOKEN = re.compile(r"""\s*(?:(?P<sign>[{}()\[\],:])|(?P<number>\d{1,20})L?|'(?P<text>[^'\\]*)'|"(?P<other>[^"\\]*)"|(?P<word>True|False|None))""")
+_TOKEN = re.compile(
+    r"""\s*(?: (?P<sign>[{}()\[\],:]) | (?P<number>\d{1,20})L? | '(?P<text>[^'\\]*)' | "(?P<other>[^"\\]*)"
+              | (?P<word>True|False|None) )""", re.VERBOSE)
 _SIMPLE = re.compile(r"(?P<order>[<>|=])?(?P<kind>[?bBhHiIuUlLqQefdgcFDGOSVmMa])(?P<size>\d{0,10})(?P<unit>\[[\w/]{1,40}\])?")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
@@ -75,7 +77,8 @@ def parse(read: Read, size: int) -> Header:
     """The header of an array that may take ``size`` bytes; `BadHeader` when it cannot be used."""
     start = read(0, _FIXED + 2)
     if not start.startswith(MAGIC):
-        raise BadHeader(f"it begins with {start[:6]!r} and not with {MAGIC!r}", ends=MAGIC.startswith(start) and size < len(MAGIC))
+        cut = MAGIC.startswith(start) and size < len(MAGIC)
+        raise BadHeader(f"it begins with {start[:6]!r} and not with {MAGIC!r}", ends=cut)
     if len(start) < _FIXED + 2:
         raise BadHeader("it ends inside its header", ends=True)
     version = start[6], start[7]
@@ -102,7 +105,8 @@ def _header(value: Any, data: int) -> Header:
         raise BadHeader("the shape is no tuple of numbers")
     if type(value["fortran_order"]) is not bool:
         raise BadHeader("fortran_order is neither True nor False")
-    kind = _simple(value["descr"], data, shape) if isinstance(value["descr"], str) else _structured(value["descr"], data, shape, 0)
+    descr = value["descr"]
+    kind = _simple(descr, data, shape) if isinstance(descr, str) else _structured(descr, data, shape, 0)
     if kind.elements >= _LARGEST or kind.length >= _LARGEST:
         raise BadHeader(f"a shape of {kind.elements:,} elements")
     return kind

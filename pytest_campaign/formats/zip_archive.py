@@ -131,8 +131,9 @@ def reader(file: BinaryIO) -> Read:
 def read_archive(read: Read, size: int, deflated: bool = False, rooted: bool = True) -> Archive:
     """The directory of an archive of ``size`` bytes, compared with every local header.
 
-    ``deflated`` allows deflated members beside stored ones; ``rooted`` demands one folder that holds everything. Raises `ArchiveFault` for everything that leaves the
-    meaning of a byte open; only bytes behind the end are left to the caller, because torch tolerates some.
+    ``deflated`` allows deflated members beside stored ones; ``rooted`` demands one folder that holds everything.
+    Raises `ArchiveFault` for everything that leaves the meaning of a byte open; only bytes behind the end are left to the
+    caller, because torch tolerates some.
     """
     end, later = _find_end(read, size, _FAR)
     if end is None:

@@ -20,7 +20,7 @@ class BadDeflate(ValueError):
 
 
 def inflate(file: BinaryIO, member: Member) -> Iterator[bytes]:
-    """The bytes of a deflated member, in pieces of at most a megabyte; `BadDeflate` when they are not ``member.size`` bytes."""
+    """The bytes of a deflated member in pieces of at most a megabyte; `BadDeflate` when they are not ``member.size`` bytes."""
     machine = zlib.decompressobj(-zlib.MAX_WBITS)
     size, at, end = 0, member.offset, member.offset + member.stored
     data = b""
@@ -64,7 +64,7 @@ def content(file: BinaryIO, member: Member, limit: int) -> bytes | None:
 
 
 def flat_archive(file: BinaryIO, size: int, path: str) -> tuple[Archive | None, list[Problem]]:
-    """The directory of an archive whose members lie in no folder, None when there is none to be had, and what is wrong with it."""
+    """The directory of an archive whose members lie in no folder, None when it cannot be used, and what is wrong with it."""
     try:
         archive = read_archive(reader(file), size, deflated=True, rooted=False)
     except ArchiveFault as fault:
@@ -80,8 +80,13 @@ def flat_archive(file: BinaryIO, size: int, path: str) -> tuple[Archive | None, 
     return archive, problems
 
 
-def check_members(file: BinaryIO, size: int, members: Sequence[Member], path: str, source: Source) -> tuple[list[Problem], str | None]:
-    """Compare the members, in the order of the file, with their checksums, from depth ``tensors`` on; the digest if it is asked for."""
+def check_members(
+    file: BinaryIO, size: int, members: Sequence[Member], path: str, source: Source
+) -> tuple[list[Problem], str | None]:
+    """What is wrong with the bytes of members, which are in the order of the file, and its digest if that is asked for.
+
+    They are compared with their checksums from depth ``tensors`` on.
+    """
     stored = [member for member in members if member.method == STORED]
     segments = [Segment(member.offset, member.stored, crc=True, label=member.name) for member in stored]
     problems = list(never_written(path, file, size, segments))
@@ -104,8 +109,8 @@ def bad_members(path: str, wrong: Sequence[tuple[Member, int | None]], broken: S
     """At most one CHECKSUM problem (members with the CRC-32 that they really have) and one DAMAGED for deflate data."""
     if wrong:
         member, crc = wrong[0]
-        yield Problem(ProblemKind.CHECKSUM, path, f"CRC-32 {crc or 0:08x} of member {member.name}", f"{member.crc:08x}, as written",
-                      member.name, len(wrong))
+        yield Problem(ProblemKind.CHECKSUM, path, f"CRC-32 {crc or 0:08x} of member {member.name}",
+                      f"{member.crc:08x}, as written", member.name, len(wrong))
     if broken:
-        yield Problem(ProblemKind.DAMAGED, path, "compressed data that cannot be inflated to the stated size", "sound deflate data",
-                      broken[0].name, len(broken))
+        yield Problem(ProblemKind.DAMAGED, path, "compressed data that cannot be inflated to the stated size",
+                      "sound deflate data", broken[0].name, len(broken))

@@ -190,10 +190,11 @@ CONFIGURATION = Rule("reload.configuration", Level.ERROR, """
     Fix: copy or save the file again.
     """, at_source=True)
 FILE_MISSING = Rule("reload.file-missing", Level.ERROR, """
-    A file that the configuration of a model names is absent.
+    A file that the configuration of a model names is absent, or the file that names the parts.
 
     `auto_map` names the module of a class that the library does not have; `modules.json` names the folders of the parts
-    of a sentence-transformers model; the tensors of an adapter need `adapter_config.json`.
+    of a sentence-transformers model, `model_index.json` those of a diffusers pipeline; the tensors of an adapter need
+    `adapter_config.json`; TensorFlow's file `checkpoint` names the index that is loaded.
 
     Usual causes: code or folders that were not copied because only weights were collected.
 
@@ -411,8 +412,8 @@ MACHINE_NAME = Rule("reload.machine-name", Level.WARNING, """
 UNFINISHED = Rule("reload.unfinished", Level.ERROR, """
     The writer marks the save as not finished.
 
-    Orbax writes into a folder `….orbax-checkpoint-tmp-…` and renames it when everything is there; an HDF5 file has a mark while it
-    is open for writing.
+    Orbax writes into a folder `….orbax-checkpoint-tmp-…` and renames it when everything is there; an HDF5 file has a mark
+    while it is open for writing. Beside a save that is finished, what is left of another one is a warning.
 
     Usual causes: a process that was killed while it saved; a copy that was taken while it saved.
 
