@@ -122,7 +122,7 @@ def _part(path: str, part: str, named: list[Any], names: list[str]) -> Iterator[
         yield Problem(ProblemKind.NO_WEIGHTS, path, f"{INDEX} names {part} ({kind[:100]}), whose folder holds no weights",
                       "diffusion_pytorch_model.safetensors, model.safetensors or their shards", f"/{part}")
     if CONFIG not in names and not any(name.endswith(".onnx") for name in names):
-        yield Problem(ProblemKind.FILE_MISSING, f"{path}/{CONFIG}", f"{part} has weights and no {CONFIG}", f"{CONFIG}", f"/{part}")
+        yield Problem(ProblemKind.FILE_MISSING, f"{path}/{CONFIG}", f"{part} has weights and no {CONFIG}", CONFIG, f"/{part}")
 
 
 FORMAT = Format(NAME, Depth.TENSORS, read, gather=gather)

@@ -225,7 +225,8 @@ def read(unit: Unit, source: Source) -> Reading:
         depth = Depth.HEADER if depth is not None else None
     return Reading(
         NAME, depth, [FileFacts(path, size, sha256)], problems, len(arrays), sum(math.prod(array.shape) for array in arrays),
-        collections.Counter(array.dtype for array in arrays), sum(array.length for array in whole) if depth is Depth.TENSORS else 0,
+        collections.Counter(array.dtype for array in arrays),
+        sum(array.length for array in whole) if depth is Depth.TENSORS else 0,
         {array.name: Placed(array.dtype, array.shape, path, array.start, array.length, zero.get(array.name, False))
          for array in whole})
 

@@ -1,8 +1,8 @@
 """Checkpoints of Orbax, the library of JAX: a folder with ``_METADATA`` and ``manifest.ocdbt``, and the values below ``d/``.
 
 A step of a ``CheckpointManager`` is a folder with ``_CHECKPOINT_METADATA`` and such a folder for each item. A save is written
-into a folder ``<name>.orbax-checkpoint-tmp-<time>`` and renamed when it is complete. Names and lengths are checked; the values are
-compressed and lie in files without a checksum that is known here (orbax-checkpoint 0.12; TensorStore, OCDBT format).
+into a folder ``<name>.orbax-checkpoint-tmp-<time>`` and renamed when it is complete. Names and lengths are checked; the values
+are compressed and lie in files without a checksum that is known here (orbax-checkpoint 0.12; TensorStore, OCDBT format).
 """
 
 from __future__ import annotations

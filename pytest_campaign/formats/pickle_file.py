@@ -100,7 +100,7 @@ def recognise(candidate: Candidate) -> bool:
         try:
             head = compression[1]().decompress(candidate.read(0, _LONGEST_BLOCK), HEAD)
         except _DECOMPRESSION_ERRORS:
-            return False
+            head = b""
         if not head:
             return candidate.name.lower().endswith(_NAMES)
     return _begins_as_pickle(head) and not is_torch_legacy(candidate)

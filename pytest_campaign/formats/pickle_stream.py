@@ -144,6 +144,8 @@ class _ArraySurveyor(Surveyor):
         match op.name:
             case "EMPTY_DICT":
                 self.stack.append(_Entries())
+            case "EMPTY_TUPLE":
+                self.stack.append(())
             case "SETITEM" | "SETITEMS":
                 items = self.above_mark() if op.name == "SETITEMS" else self.last_two()
                 target = self.stack[-1]
@@ -209,4 +211,4 @@ def _pass_over(machine: _ArraySurveyor, wrapper: _Entries, stream: Stream, depth
         return
     if isinstance(wrapper.by_name.get("numpy_array_alignment_bytes"), int):
         stream.skip(int.from_bytes(stream.read(1), "little"))
-    stream.skip(math.prod(shape) * int(size[1]))
+    stream.skip(math.prod(shape) * int(size[1]) * (4 if "U" in code else 1))
