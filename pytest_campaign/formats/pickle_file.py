@@ -101,8 +101,8 @@ def recognise(candidate: Candidate) -> bool:
             head = compression[1]().decompress(candidate.read(0, _LONGEST_BLOCK), HEAD)
         except _DECOMPRESSION_ERRORS:
             head = b""
-        if not head:
-            return candidate.name.lower().endswith(_NAMES)
+        if candidate.name.lower().endswith(_NAMES):
+            return True  # a flipped byte may make anything of what is compressed
     return _begins_as_pickle(head) and not is_torch_legacy(candidate)
 
 
