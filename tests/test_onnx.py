@@ -154,8 +154,8 @@ def test_nan_in_a_parameter(path, dtype):
 
 
 def test_nan_in_typed_data(path):
-    for values, found in (([1, 2, 3], []), ([1, float("nan"), 3], [ProblemKind.NAN]), ([1, float("inf"), 3], [ProblemKind.INFINITE])):
-        save(model(helper.make_tensor("t", TensorProto.FLOAT, [3], values)), path)
+    for value, found in ((2, []), (float("nan"), [ProblemKind.NAN]), (float("inf"), [ProblemKind.INFINITE])):
+        save(model(helper.make_tensor("t", TensorProto.FLOAT, [3], [1, value, 3])), path)
         reading = read(path)
         assert (kinds(reading), reading.depth) == (found, Depth.TENSORS)
     save(model(helper.make_tensor("t", TensorProto.FLOAT16, [3], [1, 2, 3])), path)

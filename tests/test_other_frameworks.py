@@ -204,14 +204,14 @@ def test_a_data_file_is_absent(tmp_path: Path, name: str, kind: ProblemKind) -> 
 def test_all_data_files_are_absent(tmp_path: Path) -> None:
     folder = made.tensorflow(tmp_path / "tf", named="/location1/")
     (folder / "model.ckpt-500.data-00000-of-00001").unlink()
-    assert kinds(tmp_path) == [ProblemKind.MACHINE_NAME, ProblemKind.SHARD_MISSING]
+    assert kinds(tmp_path) == [ProblemKind.SHARD_MISSING]
 
 
-@pytest.mark.parametrize(("named", "found"), [
-    ("", []), ("./", []), ("/location1/", [ProblemKind.MACHINE_NAME]), ("C:\\\\runs\\\\", [ProblemKind.MACHINE_NAME])])
-def test_where_checkpoint_says_that_it_lies(tmp_path: Path, named: str, found: list[ProblemKind]) -> None:
+@pytest.mark.parametrize("named", ["", "./", "/location1/", "C:\\\\runs\\\\"])
+def test_where_checkpoint_says_that_it_lies(tmp_path: Path, named: str) -> None:
+    """What is named by the path of another machine lies here all the same; the check of paths says so."""
     made.tensorflow(tmp_path / "tf", named=named)
-    assert kinds(tmp_path) == found
+    assert kinds(tmp_path) == []
 
 
 def test_checkpoint_names_another_step(tmp_path: Path) -> None:

@@ -76,7 +76,6 @@ class ProblemKind(enum.StrEnum):
     NEWER_LIBRARY = "newer-library"  # written by a newer library than the one that reads
     NOT_REBUILT = "not-rebuilt"  # why the model was not rebuilt, although nothing is wrong with the files
     PYTHON_CODE = "python-code"  # compiled code of one version of Python, which loading has to run
-    MACHINE_NAME = "machine-name"  # a file of the set is named by a path of another machine, and lies here all the same
     UNFINISHED = "unfinished"  # the writer marks a save as not finished
 
 

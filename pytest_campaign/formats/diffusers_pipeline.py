@@ -97,7 +97,9 @@ def read(unit: Unit, source: Source) -> Reading:
     for part, names in inside.items():
         for name in names:
             file = paths.join(unit.path, f"{part}/{name}")
-            if _SETTINGS.fullmatch(name) and not name.endswith(".model"):
+            if name.endswith(".model"):
+                documents.pass_over(file)
+            elif _SETTINGS.fullmatch(name):
                 documents.object(f"{part}/{name}")
             elif _WEIGHTS.fullmatch(name) and not form_of(opened(file, source)):
                 observed = "the file of the weights is in no format that is known here"

@@ -120,7 +120,7 @@ def walk(window: Window, most: int) -> Iterator[Array]:
                 raise _Fault(ProblemKind.DAMAGED, f"a key that is no name, at byte {at:,}", "names as keys", name)
             word = window.take(key.start, key.end - key.start).decode("utf-8", "backslashreplace")
             text = word if key.kind == "text" else str(key.value)
-            name, at = f"{name}.{text}" if name else text, key.end
+            name, at = (f"{name}.{text}" if name else text)[:LONGEST_NAME], key.end
         found = item(window, at)
         if found.kind in ("map", "list"):
             stack.append(_Level(found.kind == "map", found.value, name))

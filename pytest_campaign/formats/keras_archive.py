@@ -14,7 +14,6 @@ from . import hdf5_file
 from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
 from .model_files import LARGEST, loads
 from .streaming import exactly, scan
-from .torch_zip import is_archive
 from .zip_archive import STORED, Member, first_name, member_names
 from .zip_members import check_members, content, flat_archive
 
@@ -26,7 +25,7 @@ _SHOWN = 3
 
 def recognise(candidate: Candidate) -> bool:
     """By the members; by the first one when there is no directory to read, as in a file that was cut."""
-    if not is_archive(candidate):
+    if not candidate.head.startswith(b"PK\x03\x04"):
         return False
     names = set(member_names(candidate.read, candidate.size))
     if names:
@@ -93,7 +92,7 @@ def _compiled(config: Mapping[str, Any], path: str) -> Iterator[Problem]:
             stack += [(part, layer) for part in value]
     if layers:
         shown = ", ".join(json.dumps(name)[:100] for name in sorted(layers)[:_SHOWN])
-        yield Problem(ProblemKind.PYTHON_CODE, path, f"{len(layers):,} functions are stored as compiled Python code, in {shown}",
+        yield Problem(ProblemKind.PYTHON_CODE, path, f"compiled Python code of functions: {len(layers):,}, in {shown}",
                       "layers that are named, not stored as code", _CONFIG, len(layers))
 
 

@@ -19,7 +19,6 @@ from .pickle_file import bad, judged
 from .pickle_stream import Stream, names
 from .pickle_survey import BadPickle
 from .streaming import Found, Segment, Values, exactly, never_written, non_finite, scan
-from .torch_zip import is_archive
 from .zip_archive import STORED, Archive, Member, first_name, member_names, reader
 from .zip_members import BadDeflate, bad_members, flat_archive, inflate
 
@@ -27,6 +26,7 @@ NAME = "NumPy"
 _MOST_ARRAYS = 100_000  # in one .npy file
 _ENDING = ".npy"
 _PIECE = 1 << 20
+_NO_MEMBERS = b"PK\x05\x06"  # how an archive without members begins
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,13 +43,13 @@ def recognise(candidate: Candidate) -> bool:
     """By the magic bytes, or by an archive whose members are all arrays; an archive without members by its name."""
     if candidate.head.startswith(MAGIC):
         return True
-    if not is_archive(candidate) or candidate.name.endswith(".skops"):
+    if not candidate.head.startswith((b"PK\x03\x04", _NO_MEMBERS)) or candidate.name.endswith(".skops"):
         return False
     members = member_names(candidate.read, candidate.size)
     if members:
         return all(name.endswith(_ENDING) for name in members)
     return first_name(candidate.head).endswith(_ENDING) or (
-        candidate.head.startswith(b"PK\x05\x06") and candidate.name.endswith(".npz"))
+        candidate.head.startswith(_NO_MEMBERS) and candidate.name.endswith(".npz"))
 
 
 def read(unit: Unit, source: Source) -> Reading:

@@ -88,8 +88,9 @@ def read(unit: Unit, source: Source) -> Reading:
     problems += _absent_items(unit, step, source)
     for path in values:
         documents.pass_over(path)
+    others = {paths.join(unit.path, name) for name in (*_OWN[3:], *(f"{item}/{item}" for item in _items(step)))}
     for path in unit.files:
-        if posixpath.basename(path) in _OWN[3:] and source.exists(path):
+        if path in others and source.exists(path):
             documents.pass_over(path)
     problems += documents.problems
     return Reading(NAME, Depth.HEADER, documents.facts, problems)

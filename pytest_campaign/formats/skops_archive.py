@@ -15,7 +15,6 @@ from .model_files import LARGEST, loads
 from .pickle_globals import Kind, kind
 from .pickle_survey import Name
 from .streaming import scan
-from .torch_zip import is_archive
 from .zip_archive import Archive, member_names
 from .zip_members import check_members, content, flat_archive
 
@@ -26,7 +25,7 @@ _SHOWN = 3
 
 def recognise(candidate: Candidate) -> bool:
     """By the schema; by its name when there is no directory to read, since the schema is written last."""
-    if not is_archive(candidate):
+    if not candidate.head.startswith(b"PK\x03\x04"):
         return False
     names = member_names(candidate.read, candidate.size)
     return _SCHEMA in names if names else candidate.name.endswith(".skops")

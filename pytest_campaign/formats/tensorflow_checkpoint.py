@@ -78,7 +78,7 @@ def read(unit: Unit, source: Source) -> Reading:
 
 
 def _state(unit: Unit, names: Mapping[str, str], source: Source) -> Iterator[Problem]:
-    """Whether ``checkpoint`` names a checkpoint that is here, and by a path that holds elsewhere."""
+    """Whether ``checkpoint`` names a checkpoint that is here. That it does so by an absolute path is for others to judge."""
     path = names[STATE]
     with source.open(path) as file:
         text = exactly(file, 0, min(source.size(path), _LARGEST_STATE)).decode("utf-8", "replace")
@@ -93,9 +93,6 @@ def _state(unit: Unit, names: Mapping[str, str], source: Source) -> Iterator[Pro
         yield Problem(ProblemKind.FILE_MISSING, path,
                       f"it names {written[:200]}, and {prefix[:200]}{_INDEX} is not in the folder",
                       f"{prefix[:200]}{_INDEX} and its data files", "model_checkpoint_path")
-    elif absolute:
-        yield Problem(ProblemKind.MACHINE_NAME, path, f"it names {written[:200]}, which is here as {prefix[:200]}",
-                      f'model_checkpoint_path: "{prefix[:200]}"', "model_checkpoint_path")
 
 
 def _index(path: str, source: Source) -> tuple[Index | None, list[Problem]]:

@@ -18,6 +18,7 @@ FOOTER = 48
 LARGEST = 256 << 20
 MOST_TENSORS = 1_000_000
 _LARGEST_BLOCK = 64 << 20
+_LONGEST_KEY = 4096
 _TRAILER = 5  # behind each block: its compression and its checksum
 _MOST_DIMENSIONS = 254
 
@@ -60,11 +61,15 @@ def parse(read: Read, size: int) -> Index | None:
         _, at = footer.varint(at, FOOTER)
         offset, at = footer.varint(at, FOOTER)
         length, at = footer.varint(at, FOOTER)
-        shards, entries = 0, []
+        shards, total = 0, 0
+        entries: list[Entry] = []
         for _, handle in _block(read, offset, length, size):
             window = _over(handle)
             start, at = window.varint(0, len(handle))
             count, at = window.varint(at, len(handle))
+            total += count
+            if total > size:
+                raise _Unclear  # blocks that overlap
             for key, value in _block(read, start, count, size):
                 if not key:
                     shards = _number(value, 1)
@@ -97,7 +102,7 @@ def _block(read: Read, offset: int, length: int, size: int) -> Iterator[tuple[by
         shared, at = window.varint(at, end)
         own, at = window.varint(at, end)
         value, at = window.varint(at, end)
-        if shared > len(key) or at + own + value > end:
+        if shared > len(key) or shared + own > _LONGEST_KEY or at + own + value > end:
             raise _Unclear
         key = key[:shared] + data[at:at + own]
         at += own + value

@@ -750,15 +750,16 @@ def a_function_of_the_library(made: Written) -> None:
     made.add("control/keras", "checkpoint", KERAS)
 
 
-@faulty("reload.machine-name", "control/tensorflow", f"{TENSORFLOW}/checkpoint")
-def a_checkpoint_that_is_named_by_an_absolute_path(made: Written) -> None:
-    other_frameworks.tensorflow(made / TENSORFLOW, named="/location1/")
+@faulty("reload.shard-missing", "control/tensorflow", f"{TENSORFLOW}/model.ckpt-500.data-00001-of-00002")
+def a_data_file_of_tensorflow_is_absent(made: Written) -> None:
+    other_frameworks.tensorflow(made / TENSORFLOW, shards=2)
+    (made / TENSORFLOW / "model.ckpt-500.data-00001-of-00002").unlink()
     made.add("control/tensorflow", "checkpoint", TENSORFLOW)
 
 
-@sound("reload.machine-name", "control/tensorflow")
-def a_checkpoint_that_is_named_by_its_name(made: Written) -> None:
-    other_frameworks.tensorflow(made / TENSORFLOW)
+@sound("reload.shard-missing", "control/tensorflow")
+def all_data_files_of_tensorflow(made: Written) -> None:
+    other_frameworks.tensorflow(made / TENSORFLOW, shards=2, named="/location1/")
     made.add("control/tensorflow", "checkpoint", TENSORFLOW)
 
 

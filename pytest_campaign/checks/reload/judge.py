@@ -57,7 +57,6 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.NEWER_LIBRARY: (rules.NEWER_LIBRARY, "install the version that wrote it, or a later one"),
     ProblemKind.NOT_REBUILT: (rules.NOT_REBUILT, "install or give what the message names"),
     ProblemKind.PYTHON_CODE: (rules.PYTHON_CODE, "replace it by a layer of the library or by a registered class, and save again"),
-    ProblemKind.MACHINE_NAME: (rules.MACHINE_NAME, "write the bare name of the file there"),
     ProblemKind.UNFINISHED: (rules.UNFINISHED, "wait until it is finished, or take the save before"),
 }
 

@@ -400,15 +400,6 @@ PYTHON_CODE = Rule("reload.python-code", Level.WARNING, """
 
     Fix: replace it by a layer of the library, or by a class that is registered by name, and save again.
     """)
-MACHINE_NAME = Rule("reload.machine-name", Level.WARNING, """
-    A file that belongs to the checkpoint is named by an absolute path, and lies beside the file that names it.
-
-    TensorFlow follows the path: `tf.train.latest_checkpoint` finds nothing on another machine.
-
-    Usual causes: `tf.train.Saver` or `CheckpointManager` that was given an absolute path.
-
-    Fix: write the bare name there; the check shows it.
-    """)
 UNFINISHED = Rule("reload.unfinished", Level.ERROR, """
     The writer marks the save as not finished.
 
