@@ -370,15 +370,19 @@ class Campaign:
     def units_of(self, deliverable: Deliverable) -> Sequence[Unit]:
         """The recognised checkpoints of a deliverable, nested deliverables excluded.
 
-        A single file that is delivered as weights has the set of files that it belongs to.
+        A single file that is delivered as weights has the set of files that it belongs to. Content that may be anything
+        (an array, a pickle) counts where weights are delivered and nothing clearer is there.
         """
         target = self.target(deliverable)
         if target is None:
             return ()
         own = self._units.get(target, ())
         if not own and deliverable.kind in WEIGHTS:
-            return [unit for unit in self.units if target in unit.files]
-        return own
+            own = [unit for unit in self.units if target in unit.files]
+        clear = [unit for unit in own if not unit.ambiguous]
+        if len(clear) == len(own):
+            return own
+        return clear if deliverable.kind not in WEIGHTS or any(not unit.hollow for unit in clear) else own
 
     def files_of(self, deliverable: Deliverable) -> Mapping[str, Entry]:
         """The regular files of a deliverable by the path under which they are seen."""

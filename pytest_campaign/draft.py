@@ -17,7 +17,7 @@ from typing import Any
 from . import bases, paths, snapshot
 from .base_lookup import Shelf
 from .bases import Said
-from .discovery import containers, promised
+from .discovery import containers, promised, unmistakable
 from .file_names import in_tool_folder, is_aside, may_lack_tensors
 from .inventory import FOLDER, Entry, Inventory, sha256
 from .snapshot import MANIFEST, PLAN, Snapshot
@@ -120,8 +120,9 @@ def _deliverables(taken: Snapshot) -> Iterator[tuple[str, str]]:
     inventory = taken.inventory
     folders = containers(inventory, taken.units)
     yield from folders.items()
-    weights = {file for unit in taken.units for file in unit.files}
-    for unit in taken.units:
+    units = unmistakable(taken.units)
+    weights = {file for unit in units for file in unit.files}
+    for unit in units:
         if not unit.is_folder and not paths.within(unit.path, folders) and paths.fault(unit.path) is None:
             yield unit.path, "other" if may_lack_tensors(unit.path) else "checkpoint"
     below = folders.keys() - {""}

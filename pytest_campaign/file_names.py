@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-_WEIGHTS = re.compile(r"\.(safetensors|pt|pth|pt2|bin|ckpt|gguf|onnx|npz|npy|h5|hdf5|keras|msgpack|distcp|pkl|joblib|tar)$", re.I)
+_WEIGHTS = re.compile(
+    r"\.(safetensors|pt|pth|pt2|bin|ckpt|gguf|onnx|npz|npy|h5|hdf5|keras|skops|msgpack|distcp|pkl|pickle|joblib|tar)$", re.I)
 _WITHOUT_TENSORS = re.compile(r"(^|/)((lr_?)?scheduler|scaler|training_args)([_-][0-9]+)?\.(pt|pth|bin|pkl)$", re.I)
 _RECORDS = re.compile(r"\.(json|jsonl|ndjson|csv|tsv|parquet|yaml|yml)$", re.I)
 # Names that nobody gives to anything else; arrays, pickles and raw data share the other endings.
-_CHECKPOINT = re.compile(r"\.(safetensors|pt|pth|ckpt|gguf|onnx)$|(^|/)(pytorch_model|adapter_model)[^/]*\.bin$", re.I)
+_CHECKPOINT = re.compile(
+    r"\.(safetensors|pt|pth|ckpt|gguf|onnx|keras|skops)$|(^|/)(pytorch_model|adapter_model)[^/]*\.bin$", re.I)
 _TOOL_FOLDERS = frozenset({".hydra", "wandb", "mlruns", "mlartifacts", "lightning_logs", ".git", ".cache", ".ipynb_checkpoints",
                            "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 _README_STEMS = frozenset({"readme", "license", "licence", "copying", "changelog", "citation", "notice", "authors"})

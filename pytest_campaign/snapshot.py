@@ -63,7 +63,7 @@ class Snapshot:
         assert manifest is not None
         assert plan is not None
         return cls(Inventory.from_json(data["inventory"]),
-                   tuple(Unit(form, path, tuple(files), hollow) for form, path, files, hollow in data["units"]),
+                   tuple(Unit(form, path, tuple(files), *flags) for form, path, files, *flags in data["units"]),
                    data["unread"], manifest, plan, reviewer_plan)
 
 

@@ -69,8 +69,8 @@ def weight_parts(folder: Folder, names: re.Pattern[str]) -> list[Unit]:
 
 
 def form_of(candidate: Candidate) -> str:
-    """The name of the format that recognises a file, "" if none does."""
-    return next((name for name, form in formats().items() if form.recognise(candidate)), "")
+    """The name of the format that recognises a file as weights and nothing else, "" if none does."""
+    return next((name for name, form in formats().items() if not form.ambiguous and form.recognise(candidate)), "")
 
 
 def content(candidate: Candidate) -> Any | None:
@@ -78,7 +78,7 @@ def content(candidate: Candidate) -> Any | None:
     if candidate.size > LARGEST_CONFIG:
         return None
     try:
-        return _loads(candidate.read(0, candidate.size))
+        return loads(candidate.read(0, candidate.size))
     except (OSError, ValueError):
         return None
 
@@ -89,7 +89,7 @@ def settings(candidate: Candidate | None) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _loads(data: bytes) -> Any:
+def loads(data: bytes) -> Any:
     """JSON as the libraries read it (NaN and equal keys are taken); ValueError for what they would refuse or is too large."""
     if sum(data.count(byte) for byte in b"{[,") > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
@@ -138,7 +138,7 @@ class Documents:
             self.problems.append(Problem(ProblemKind.TOO_LARGE, path, f"{size:,} bytes of JSON", f"at most {LARGEST:,} bytes"))
             return None
         try:
-            return _loads(data)
+            return loads(data)
         except ValueError as error:
             self.problems.append(
                 Problem(ProblemKind.CONFIGURATION, path, f"it is no JSON: {error}", "JSON that the library reads"))

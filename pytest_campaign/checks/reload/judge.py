@@ -34,7 +34,8 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.UNSAFE_GLOBAL: (rules.UNSAFE_GLOBAL, "do not load it; ask for the weights as safetensors"),
     ProblemKind.UNREADABLE_KIND: (rules.UNREADABLE_KIND, "save dense tensors to have their values checked"),
     ProblemKind.TOO_LARGE: (rules.TOO_LARGE, "save it in several files, or as safetensors"),
-    ProblemKind.EXECUTABLE: (rules.EXECUTABLE, "save the weights as safetensors or as a state dict"),
+    ProblemKind.EXECUTABLE: (
+        rules.EXECUTABLE, "save weights as safetensors or a state dict, arrays as npz, an estimator of scikit-learn with skops"),
     ProblemKind.PICKLE_PROTOCOL: (rules.PICKLE_PROTOCOL, "save it again without pickle_protocol"),
     ProblemKind.NO_CHECKSUM: (rules.NO_CHECKSUM, "record a digest in the manifest"),
     ProblemKind.WASTED_STORAGE: (rules.WASTED_STORAGE, "clone the view before saving"),
@@ -56,6 +57,8 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.UNKNOWN_SETTING: (rules.UNKNOWN_SETTING, "delete the setting, or name the version of the library that knows it"),
     ProblemKind.NEWER_LIBRARY: (rules.NEWER_LIBRARY, "install the version that wrote it, or a later one"),
     ProblemKind.NOT_REBUILT: (rules.NOT_REBUILT, "install or give what the message names"),
+    ProblemKind.PYTHON_CODE: (rules.PYTHON_CODE, "replace it by a layer of the library or by a registered class, and save again"),
+    ProblemKind.UNFINISHED: (rules.UNFINISHED, "wait until it is finished, or take the save before"),
 }
 
 _DEATHS: dict[DeathKind, tuple[Rule, str]] = {
@@ -95,6 +98,20 @@ _ALIASES = {
     "huggingface": {"Hugging Face model"},
     "hf": {"Hugging Face model"},
     "peft": {"PEFT adapter"},
+    "npy": {"NumPy"},
+    "npz": {"NumPy"},
+    "joblib": {"pickle"},
+    "pkl": {"pickle"},
+    "sklearn": {"pickle", "skops"},
+    "scikit-learn": {"pickle", "skops"},
+    "h5": {"HDF5"},
+    "tensorflow": {"TensorFlow checkpoint", "SavedModel"},
+    "tf": {"TensorFlow checkpoint", "SavedModel"},
+    "keras": {"Keras", "HDF5"},
+    "flax": {"Flax", "Orbax"},
+    "msgpack": {"Flax"},
+    "jax": {"Flax", "Orbax", "NumPy"},
+    "diffusers": {"diffusers pipeline", "safetensors", "sharded"},
     "lora": {"PEFT adapter"},
 }
 
@@ -246,6 +263,14 @@ def _untrained(problem: Problem, campaign: Campaign, deliverable: Deliverable) -
             expected=problem.expected, remedy=_PROBLEMS[problem.kind][1], level=None if steps is not None else Level.WARNING)
 
 
+def _unfinished(problem: Problem, units: Sequence[Unit]) -> Finding:
+    """What is left of a save that did not finish matters less beside one that did."""
+    finished = any(not unit.hollow and not paths.inside(unit.path, problem.path) for unit in units)
+    return rules.UNFINISHED.finding(
+        problem.observed, path=problem.path, pointer=problem.where or None, observed=problem.observed, expected=problem.expected,
+        remedy=_PROBLEMS[problem.kind][1], level=Level.WARNING if finished else None)
+
+
 def _shallow(unit: Unit, reading: Reading, required: Depth) -> Iterator[Finding]:
     """A reading that stopped early says so, unless one of its problems already says why."""
     if reading.depth is not None and reading.depth >= required:
@@ -288,6 +313,8 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
             for problem in reading.problems:
                 if problem.kind is ProblemKind.UNTRAINED:
                     yield from _untrained(problem, campaign, deliverable)
+                elif problem.kind is ProblemKind.UNFINISHED:
+                    yield _unfinished(problem, units)
                 elif not _rightly_without_tensors(problem, unit, deliverable, holds):
                     yield _problem(problem, Level.WARNING if aside and training_state.eased(problem.kind) else None)
             yield from training_state.ranks(unit, reading, campaign, deliverable, aside)
