@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import os
 import posixpath
 import stat
@@ -192,12 +191,6 @@ def open_file(root: str, path: str, expected: tuple[int, int, int, int]) -> int:
         os.close(descriptor)
         raise Changed(f"{path} changed while it was checked: the file there now is another one, or was written to")
     return descriptor
-
-
-def sha256(descriptor: int) -> str:
-    """The SHA-256 of an open file, in hexadecimal; closes it."""
-    with os.fdopen(descriptor, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def take(root: str | os.PathLike[str], ignore: Callable[[str], bool] = lambda path: False) -> Inventory:

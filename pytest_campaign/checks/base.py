@@ -8,12 +8,13 @@ of pytest, opens no file and starts no process.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import BinaryIO, Protocol
 
 from ..base_lookup import Absent, Found, Known
 from ..bases import Statement
 from ..campaign import Campaign, Deliverable
+from ..declarations import Declarations
 from ..findings import Finding, Rule
 from ..inventory import Entry
 from ..merging import Difference
@@ -42,6 +43,14 @@ class Evidence(Protocol):
 
     def sha256(self, entry: Entry) -> str:
         """The SHA-256 of a regular file, in hexadecimal; OSError as for `head`."""
+        ...
+
+    def digests(self, wanted: Mapping[Entry, Collection[str]]) -> Mapping[Entry, Mapping[str, str] | OSError]:
+        """The digests of regular files in the wanted algorithms, or the error that reading a file ended with, as for `head`."""
+        ...
+
+    def declarations(self, campaign: Campaign) -> Declarations:
+        """What the documents and the lists of digests in the directory say of the bytes of its files."""
         ...
 
     def stated_base(self, campaign: Campaign, deliverable: Deliverable) -> Statement:
