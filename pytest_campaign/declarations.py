@@ -241,7 +241,8 @@ class _Reading:
 
     def _fault(self, kind: FaultKind, path: str, message: str, line: int | None = None, observed: str | None = None,
                expected: str | None = None) -> None:
-        self.faults.append(Fault(kind, path, message, line, observed, expected, self._nested(path, kind is FaultKind.UNLISTED)))
+        nested = self._nested(path, payload=kind in (FaultKind.UNLISTED, FaultKind.FETCH))
+        self.faults.append(Fault(kind, path, message, line, observed, expected, nested))
 
     def _nested(self, path: str, payload: bool = False) -> bool:
         """Whether a list (with ``payload`` a file of the bag itself) lies in the payload of another bag."""

@@ -18,7 +18,7 @@ from .declarations import Declarations
 from .formats import formats
 from .formats.base import HEAD, Depth, FileFacts, Reading, Unit
 from .hashing import SHA256
-from .inventory import FILE, Entry, Inventory
+from .inventory import FILE, SIZE, Entry, Identity, Inventory
 from .merging import Difference
 from .reload.protocol import Answer, BaseFiles, Death, FileSpec, Job, Progress
 
@@ -90,12 +90,12 @@ class Files:
 
         What is known already, by a reload too, is not computed again; files that are one and the same are read once.
         """
-        todo: dict[_File, tuple[Callable[[], int], int, set[str]]] = {}
+        todo: dict[_File, tuple[Callable[[], int], Identity, set[str]]] = {}
         for entry, algorithms in wanted.items():
             if missing := {*algorithms, *([SHA256] if self._digest else ())} - self._known(entry).keys():
-                job = functools.partial(self._inventory.open, entry), entry.size, set(missing)
+                job = functools.partial(self._inventory.open, entry), entry.identity, set(missing)
                 todo.setdefault(_file(entry), job)[2].update(missing)
-        total = sum(size for _, size, _ in todo.values())
+        total = sum(expected[SIZE] for _, expected, _ in todo.values())
         path = next((entry.path for entry in wanted if _file(entry) in todo), "")
 
         def progress(done: int) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rule_examples import EXAMPLES, Example, apart, base, checked, content, identifiers, manifest, plan, portable, reload
+from rule_examples import EXAMPLES, Example, apart, base, checked, content, fixity, identifiers, manifest, plan, portable, reload
 
 import pytest_campaign
 from pytest_campaign import checks
@@ -24,7 +24,7 @@ from pytest_campaign.reload.client import Reloader
 from pytest_campaign.reload.protocol import Answer, DeathKind, Job, Limits, Progress
 from pytest_campaign.reporting import rules_text
 
-assert all((base, content, identifiers, manifest, plan, portable, reload))  # each registers its examples
+assert all((base, content, fixity, identifiers, manifest, plan, portable, reload))  # each registers its examples
 ROOT = Path(pytest_campaign.__file__).parents[1]
 HERE = Path(__file__).parent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ...campaign import Campaign, Deliverable
 from ...declarations import Declared, Fault, FaultKind, of_deliverable
@@ -16,6 +16,7 @@ from ..base import Evidence
 from . import rules, since
 from .since import expected, needs_no_line, not_read
 
+_AGAIN = "copy it again; if it is right, write the list again"
 MOST = 1000  # findings of one rule about one deliverable
 _WEAK = frozenset({"md5", "sha1"})
 _LISTS = 3  # sources that a note names
@@ -124,8 +125,8 @@ def _gone(campaign: Campaign, gone: Iterable[Declared]) -> Iterator[Finding]:
         link = campaign.inventory.by_path.get(path)
         what = f"is a link to {link.link}, which is not in the directory" if link and link.kind == LINK else "is not there"
         yield rules.MISSING.finding(
-            f"{_places(places)} declares it, and it {what}", level=_lowered(rules.MISSING, all(one.nested for one in places)), path=path, observed="nothing", expected=expected(places[0]),
-            remedy="copy it while the machine is still there")
+            f"{_places(places)} declares it, and it {what}", path=path, observed="nothing", expected=expected(places[0]),
+            level=_lowered(rules.MISSING, all(one.nested for one in places)), remedy="copy it while the machine is still there")
 
 
 def _places(declared: Sequence[Declared]) -> str:
@@ -155,11 +156,11 @@ def _compared(subjects: Mapping[Entry, Sequence[Declared]], seen: Mapping[Entry,
     for entry, declared in subjects.items():
         path = seen.get(entry, entry.path)
         yield from _contradictions(path, declared)
-        wrong = _others(declared, lambda one, size=entry.size: one.size not in (None, size))
+        wrong = _gravest(one for one in declared if one.size not in (None, entry.size))
         for one in wrong:
             yield rules.SIZE.finding(
-                f"{one.place} says {one.size:,} bytes, and it has {entry.size:,}", path=path, observed=f"{entry.size:,} bytes",
-                level=_lowered(rules.SIZE, one.nested), expected=expected(one), remedy="copy it again; if it is right, write the list again")
+                f"{one.place} says {one.size:,} bytes, and it has {entry.size:,}", level=_lowered(rules.SIZE, one.nested),
+                path=path, observed=f"{entry.size:,} bytes", expected=expected(one), remedy=_AGAIN)
         if not wrong and any(one.algorithm is not None for one in declared):
             wanted[entry] = algorithms[entry.path]  # the baseline's too, so that the file is read once
     found = evidence.digests(wanted)
@@ -172,16 +173,18 @@ def _compared(subjects: Mapping[Entry, Sequence[Declared]], seen: Mapping[Entry,
 
 
 def _digests(path: str, declared: Sequence[Declared], digests: Mapping[str, str]) -> Iterator[Finding]:
-    for one in _others(declared, lambda one: one.digest != digests[one.algorithm or ""]):
+    for one in _gravest(one for one in declared if one.digest != digests[one.algorithm or ""]):
         yield rules.DIGEST.finding(
-            f"{one.place} has another digest of it", level=_lowered(rules.DIGEST, one.nested), path=path, observed=f"{one.algorithm} {digests[one.algorithm or '']}",
-            expected=f"{one.algorithm} {one.digest}", remedy="copy it again; if it is right, write the list again")
+            f"{one.place} has another digest of it", level=_lowered(rules.DIGEST, one.nested), path=path,
+            observed=f"{one.algorithm} {digests[one.algorithm or '']}", expected=f"{one.algorithm} {one.digest}", remedy=_AGAIN)
 
 
-def _others(declared: Sequence[Declared], is_wrong: Callable[[Declared], bool]) -> Sequence[Declared]:
-    """Those that are wrong, each value once, the gravest of the same."""
-    wrong = sorted((one for one in declared if is_wrong(one)), key=lambda one: not one.nested)
-    return list({(one.size, one.algorithm, one.digest): one for one in wrong}.values())
+def _gravest(wrong: Iterable[Declared]) -> Sequence[Declared]:
+    """Of those that say the same the first, one that is no mere content if there is any."""
+    found: dict[object, Declared] = {}
+    for one in sorted(wrong, key=lambda one: one.nested):
+        found.setdefault((one.size, one.algorithm, one.digest), one)
+    return list(found.values())
 
 
 def _contradictions(path: str, declared: Sequence[Declared]) -> Iterator[Finding]:
@@ -201,8 +204,8 @@ def _contradictions(path: str, declared: Sequence[Declared]) -> Iterator[Finding
 
 def _contradiction(path: str, one: Declared, other: Declared, first: str, second: str) -> Finding:
     return rules.CONTRADICTION.finding(
-        f"{one.place} and {other.place} contradict each other", path=path,
-        level=_lowered(rules.CONTRADICTION, one.nested or other.nested), observed=f"{second} ({other.place})",
+        f"{one.place} and {other.place} contradict each other", level=_lowered(rules.CONTRADICTION, one.nested or other.nested),
+        path=path, observed=f"{second} ({other.place})",
         expected=f"{first} ({one.place})", remedy="find out which is right, and write the other list again")
 
 

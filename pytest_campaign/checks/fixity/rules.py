@@ -174,6 +174,8 @@ NOTHING = Rule("fixity.nothing-declared", Level.NOTE, """
     """)
 COMPARED = Rule("fixity.compared", Level.NOTE, """
     What was compared: sizes only or digests, of how many files, and with what.
+
+    A size shows what was cut; only a digest shows that a file still has the bytes that were written.
     """)
 BASELINE = Rule("fixity.since-baseline", Level.ERROR, """
     A file is not, or no longer, the one that the baseline has.

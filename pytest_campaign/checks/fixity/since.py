@@ -49,7 +49,8 @@ def changes(campaign: Campaign, deliverable: Deliverable, own: Mapping[str, Entr
         if entry.path not in known and not needs_no_line(campaign, path):
             yield rules.BASELINE_ADDED.finding(
                 f"the deliverable had no such file in {campaign.earlier.file}", path=path, expected="nothing",
-                observed=f"a file of {entry.size:,} bytes", level=Level.NOTE if level is Level.NOTE else None,
+                observed=f"a file of {entry.size:,} bytes",
+                level=Level.NOTE if level is Level.NOTE else None,
                 remedy="none, if it belongs there; else remove it")
 
 
@@ -62,7 +63,8 @@ def of_campaign(campaign: Campaign) -> Iterator[Finding]:
     if earlier.campaign != campaign.name and (named or not earlier.directory):
         yield rules.OTHER_BASELINE.finding(
             f"the baseline {earlier.file} is of {earlier.campaign}, and this is {campaign.name}", path=MANIFEST,
-            pointer="/campaign", observed=campaign.name, expected=earlier.campaign, remedy="pass a report of this campaign with --campaign-baseline")
+            pointer="/campaign", observed=campaign.name, expected=earlier.campaign,
+            remedy="pass a report of this campaign with --campaign-baseline")
     planned = {one.id for one in campaign.not_listed}
     for before in earlier.deliverables:
         now = campaign.by_id.get(before.id)
