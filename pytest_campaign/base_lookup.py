@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from . import paths
 from .bases import Read, Wanted, is_commit, is_hub_name, is_weights, same_name, snapshot_of
-from .inventory import FILE, FOLDER, Inventory, identity, open_file, sha256
+from .hashing import sha256
+from .inventory import FILE, FOLDER, Inventory, identity, open_file
 from .reload.protocol import BaseFiles, FileSpec
 
 OPTION = "--campaign-base-model"

@@ -52,7 +52,10 @@ def _candidate(inventory: Inventory, path: str, entry: Entry) -> Candidate:
 
 
 def _read(inventory: Inventory, entry: Entry, offset: int, length: int) -> bytes:
-    descriptor = inventory.open(entry)
+    try:
+        descriptor = inventory.open(entry)
+    except OSError:
+        return b""  # it changed since its first bytes were read, which the checks say
     try:
         return os.pread(descriptor, max(0, min(length, _MOST_READ, entry.size - offset)), offset)
     finally:

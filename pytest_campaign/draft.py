@@ -19,7 +19,8 @@ from .base_lookup import Shelf
 from .bases import Said
 from .discovery import containers, promised, unmistakable
 from .file_names import in_tool_folder, is_aside, may_lack_tensors
-from .inventory import FOLDER, Entry, Inventory, sha256
+from .hashing import sha256
+from .inventory import FOLDER, Entry, Inventory
 from .snapshot import MANIFEST, PLAN, Snapshot
 
 _SLUG = re.compile(r"[^A-Za-z0-9._-]+")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from . import inventory as table
-from .campaign import Asked, Campaign, DocumentFault, Manifest, Plan
+from .campaign import Asked, Campaign, DocumentFault, Earlier, Manifest, Plan
 from .formats.base import Unit
 from .inventory import FILE, SPECIAL, UNKNOWN, Entry, Inventory
 from .readers.strict_json import MOST_BYTES
@@ -124,8 +124,12 @@ def _what_it_is(entry: Entry) -> str:
     return f"it is no regular file but a {'pipe, a socket or a device' if entry.kind == SPECIAL else entry.kind}"
 
 
-def campaign(snapshot: Snapshot, asked: Asked) -> Campaign:
-    """The campaign that a snapshot shows; pure, so that every process arrives at the same one."""
+def campaign(snapshot: Snapshot, asked: Asked, baseline: Sequence[Earlier] = ()) -> Campaign:
+    """The campaign that a snapshot shows; pure, so that every process arrives at the same one.
+
+    ``baseline`` are the campaigns of an earlier report, of which one may be this one.
+    """
+    from .baseline import matching
     from .discovery import discovered
     from .documents import read_manifest, read_plan
 
@@ -147,7 +151,8 @@ def campaign(snapshot: Snapshot, asked: Asked) -> Campaign:
         plan, found = read_plan(snapshot.reviewer_plan.data or b"", posixpath.basename(snapshot.reviewer_plan.file), "reviewer")
         faults += found
     deliverables = manifest.deliverables if manifest else discovered(snapshot.inventory, snapshot.units)
-    return Campaign(
+    seen = Campaign(
         inventory=snapshot.inventory, manifest=manifest, plan=plan,
         plan_copy=own if snapshot.reviewer_plan is not None else None,
         faults=faults, deliverables=deliverables, units=snapshot.units, unread=snapshot.unread, asked=asked)
+    return dataclasses.replace(seen, earlier=matching(baseline, seen.name, snapshot.inventory.root)) if baseline else seen
