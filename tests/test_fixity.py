@@ -552,12 +552,17 @@ def interrupted(text: str) -> str:
     return text.replace('"complete": true', '"complete": false')
 
 
+def digest_of_nothing(text: str) -> str:
+    return text.replace('"sha256": "', '"sha256": "x', 1)
+
+
 def misspelt(text: str) -> str:
     return text.replace('"inventory"', '"inventry"')
 
 
 @pytest.mark.parametrize(("spoil", "said"), [
-    (no_report, "no JSON report"), (cut, "--campaign-baseline"), (interrupted, "incomplete"), (misspelt, "no valid report")])
+    (no_report, "no JSON report"), (cut, "--campaign-baseline"), (interrupted, "incomplete"), (misspelt, "no valid report"),
+    (digest_of_nothing, "no list of files")])
 def test_a_baseline_that_is_none(spoil: Callable[[str], str], said: str, reviewed: Path, tmp_path: Path) -> None:
     papers(tmp_path / "out")
     (tmp_path / "report.json").write_text(spoil((reviewed / "report.json").read_text()))

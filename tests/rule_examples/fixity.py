@@ -59,7 +59,7 @@ def earlier(made: Written, **changes: Any) -> None:
     """A report in which everything that lies there now was accepted; ``changes`` are changes of the campaign in it."""
     files = {"control/last": LAST, "control/metrics": METRICS, "variant/weights": WEIGHTS}
     deliverables = [accepted(made, id, path, path) for id, path in files.items() if (made / path).exists()]
-    counts = {"accepted": 3, "rejected": 0, "missing": 0, "unverified": 0, "aborted": 0, "total": 3}
+    counts = {"accepted": 3, "rejected": 0, "missing": 0, "unverified": 0, "aborted": 0, "total": 3, "distinct": 0}
     campaign = {
         "directory": "/archive/out", "campaign": "width-ablation", "verdict": "accepted", "partial": None, "plan": None,
         "counts": counts, "cost": None, "inventory": {"files": 5, "bytes": 5000}, "checks": [], "findings": [], "runs": [],
