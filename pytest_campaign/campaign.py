@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -208,12 +209,21 @@ class DocumentFault:
     expected: str | None = None
 
 
+class Gate(enum.StrEnum):
+    """Which deliverables decide about the campaign."""
+
+    DELIVERED = "delivered"  # those that were delivered, and the essential ones that are missing
+    ESSENTIAL = "essential"  # the essential ones alone
+    ALL = "all"  # also those that are missing and were only useful or exploratory
+
+
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """How deep the person who checks wants the reloads to go: no deeper than one, unverified below the other."""
+    """What the person who checks wants: reloads no deeper than one depth, unverified below the other, and the gate."""
 
     max_depth: Depth | None = None
     require_depth: Depth | None = None
+    gate: Gate = Gate.DELIVERED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -292,6 +302,11 @@ class Campaign:
     def _planned(self) -> Mapping[str, PlannedDeliverable]:
         return {planned.id: planned for planned in self.plan.deliverables} if self.plan else {}
 
+    @functools.cached_property
+    def planned_runs(self) -> Mapping[str, PlannedRun]:
+        """The runs of the plan by their ids."""
+        return {run.id: run for run in self.plan.runs} if self.plan else {}
+
     def planned(self, deliverable: Deliverable) -> PlannedDeliverable | None:
         """What the plan promises under the deliverable's id."""
         return self._planned.get(deliverable.id)
@@ -301,8 +316,19 @@ class Campaign:
         planned = self.planned(deliverable)
         if planned is not None:
             return planned.priority
-        run = next((run for run in self.plan.runs if run.id == deliverable.run), None) if self.plan else None
+        run = self.planned_runs.get(deliverable.run or "")
         return run.priority if run is not None else deliverable.priority
+
+    def gates(self, priority: str, *, missing: bool) -> bool:
+        """Whether a deliverable of that priority, missing or not, decides about the campaign."""
+        if priority == ESSENTIAL:
+            return True
+        return self.asked.gate is Gate.ALL if missing else self.asked.gate is not Gate.ESSENTIAL
+
+    def decides(self, id: str | None) -> bool:
+        """Whether the checks of a deliverable (None: those of the campaign as a whole) decide about the campaign."""
+        deliverable = self.by_id[id] if id is not None else None
+        return deliverable is None or self.gates(self.priority(deliverable), missing=self.absent(deliverable))
 
     def owns(self, deliverable: Deliverable, path: str) -> bool:
         """Whether a file belongs to a deliverable: at or below its path, and to no deliverable nested in it."""
@@ -367,6 +393,46 @@ class Campaign:
                 if entry is not None and entry.kind == FILE and entry not in present:
                     found[path] = entry
         return found
+
+    def role(self, run: str) -> str | None:
+        """What a run is for: the plan says it, else the manifest."""
+        planned = self.planned_runs.get(run)
+        record = self.runs.get(run)
+        return (planned.role if planned else None) or (record.role if record else None)
+
+    def root_of(self, run: str) -> str:
+        """The run that a run repeats in the end; itself when it repeats none."""
+        passed = set()
+        while (record := self.runs.get(run)) is not None and record.repeat_of is not None and run not in passed:
+            passed.add(run)
+            run = record.repeat_of
+        return run
+
+    @functools.cached_property
+    def _delivered_parameters(self) -> Mapping[str | None, Sequence[str]]:
+        found: dict[str | None, list[str]] = {}
+        for deliverable in self.deliverables:
+            if deliverable.kind == "parameters" and deliverable.usable:
+                found.setdefault(deliverable.run, []).append(deliverable.path)
+        return found
+
+    def parameters_of(self, run: Run) -> str | None:
+        """The file with the parameters of a run: the one that it names, else the one that it delivers. Of a folder of Hydra's
+        its ``config.yaml``."""
+        if run.parameters is not None:
+            return run.parameters
+        for path in self._delivered_parameters.get(run.id, ()):
+            files = [path, paths.join(path, "config.yaml"), paths.join(path, ".hydra/config.yaml")]
+            for file in files:
+                entry = self.inventory.resolve(file)
+                if entry is not None and entry.kind == FILE:
+                    return file
+        return None
+
+    @functools.cached_property
+    def control(self) -> str | None:
+        """The first run of the manifest that is a control."""
+        return next((id for id in self.runs if self.role(id) == "control"), None)
 
     def aborted(self, run: str | None) -> bool:
         """Whether a run is validly recorded as aborted: with its reason."""

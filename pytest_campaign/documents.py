@@ -251,6 +251,7 @@ def _manifest_faults(raw: Mapping[str, Any]) -> Iterator[_Fault]:
         yield from _unfinished(run, ("runs", at))
         for field in ("supersedes", "repeat_of"):
             yield from _unknown(run, field, ids, ("runs", at), "run")
+            yield from _circle(run, field, runs, ("runs", at))
         yield from _unknown(run, "resumed_from", origins, ("runs", at), "run or deliverable")
         yield from _unknown_items(run, "datasets", datasets, ("runs", at), "data set")
     for _, deliverable, parts, _ in listed:
@@ -260,6 +261,19 @@ def _manifest_faults(raw: Mapping[str, Any]) -> Iterator[_Fault]:
     yield from _unknown_items(raw.get("decision", {}), "based_on", ids, ("decision",), "run")
     for at, rehearsal in enumerate(raw.get("actuals", {}).get("rehearsals", ())):
         yield from _unknown(rehearsal, "run", ids, ("actuals", "rehearsals", at), "run")
+
+
+def _circle(run: Mapping[str, Any], field: str, runs: Sequence[Mapping[str, Any]], parts: _Parts) -> Iterator[_Fault]:
+    """A fault when what a run replaces or repeats leads back to itself: a corrected configuration has an id of its own."""
+    following = {other["id"]: other.get(field) for other in runs}
+    at, passed = run.get(field), {run["id"]}
+    while at is not None and at not in passed:
+        passed.add(at)
+        at = following.get(at)
+    if at == run["id"]:
+        word = "replaces" if field == "supersedes" else "repeats"
+        yield _Fault("reference", (*parts, field), f"run {at} {word} itself" + ("" if len(passed) == 1 else ", by way of others"),
+                     at, "an earlier run")
 
 
 def _unfinished(run: Mapping[str, Any], parts: _Parts) -> Iterator[_Fault]:

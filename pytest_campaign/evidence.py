@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from typing import Any, BinaryIO
 
-from . import bases, merging
+from . import bases, copies, merging, parameters
 from .base_lookup import Absent, Found, Known, Shelf, open_spec
 from .bases import Statement
 from .campaign import Campaign, Deliverable
@@ -17,7 +17,11 @@ from .formats import formats
 from .formats.base import HEAD, Depth, FileFacts, Reading, Unit
 from .inventory import FILE, Entry, Inventory, sha256
 from .merging import Difference
+from .parameters import Parameters
+from .readers.fields import Unreadable
 from .reload.protocol import Answer, BaseFiles, Death, FileSpec, Job, Progress
+
+_SAMPLE = 4096  # bytes at each of four places of a file that is compared with others
 
 Runner = Callable[[Job, Callable[[Progress], None] | None], Answer]
 
@@ -48,6 +52,8 @@ class Files:
         self._digests: dict[str, str] = {}
         self._results: dict[tuple[Unit, Depth], tuple[Reading | None, Death | None]] = {}
         self._statements: dict[str, Statement] = {}
+        self._copies: Mapping[str, str] | None = None
+        self._parameters: Mapping[str, Parameters] | None = None
         self._bases: int | None = None  # how many base models the campaign names
 
     @functools.cached_property
@@ -74,6 +80,35 @@ class Files:
         if entry.path not in self._digests:
             self._digests[entry.path] = sha256(self._inventory.open(entry))
         return self._digests[entry.path]
+
+    def copies(self, campaign: Campaign) -> Mapping[str, str]:
+        """The id of each deliverable that holds the same bytes as an earlier one, with the id of that one."""
+        if self._copies is None:
+            self._copies = copies.find(campaign, self._sample, self.sha256)
+        return self._copies
+
+    def _sample(self, entry: Entry) -> bytes:
+        """A few kilobytes from all over a file."""
+        with self.stream(entry) as file:
+            return b"".join(os.pread(file.fileno(), _SAMPLE, entry.size * part // 4) for part in range(4))
+
+    def parameters(self, campaign: Campaign) -> Mapping[str, Parameters]:
+        """The parameters of the runs, by the id of the run; runs that name no file have none."""
+        if self._parameters is None:
+            files = {run.id: campaign.parameters_of(run) for run in campaign.runs.values()}
+            self._parameters = {run: self._read_parameters(path) for run, path in files.items() if path is not None}
+        return self._parameters
+
+    def _read_parameters(self, path: str) -> Parameters:
+        entry = self._inventory.resolve(path)
+        try:
+            if entry is None or entry.kind != FILE:
+                raise Unreadable("it is no file of the campaign")
+            return Parameters(path, parameters.read(path, self.content(entry, parameters.MOST_BYTES + 1)))
+        except OSError as error:
+            return Parameters(path, {}, error.strerror or str(error))
+        except Unreadable as error:
+            return Parameters(path, {}, str(error))
 
     def stated_base(self, campaign: Campaign, deliverable: Deliverable) -> Statement:
         """What the manifest and the adapter configurations say of a deliverable's base."""
@@ -144,6 +179,12 @@ class Files:
             "bytes_read": sum(reading.bytes_read for reading in readings),
             "files": [file for reading in readings for file in reading.files],
         }
+
+    def compared(self, campaign: Campaign, check: str) -> dict[str, Any]:
+        """What the record keeps of a check of the campaign that just ran: the fields of a `Result` beside its findings."""
+        if check != "identifiers":
+            return {}
+        return {"copies": self._copies or {}, "parameters": parameters.varied(self._parameters or {}, campaign.control)}
 
     def _hashed(self, campaign: Campaign, deliverable: Deliverable) -> Sequence[FileFacts]:
         read = {path for unit in campaign.units_of(deliverable) for path in unit.files}

@@ -22,6 +22,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                     help="Reload no deeper: header, tensors, model or probe.")
     group.addoption("--campaign-require-depth", metavar="DEPTH", dest="campaign_require_depth",
                     help="What is reloaded less deep stays unverified.")
+    group.addoption("--campaign-gate", metavar="LEVEL", dest="campaign_gate",
+                    help="Which deliverables decide: essential (those alone) or all (the missing ones of lower priority too); "
+                         "default: what was delivered, and what is essential.")
     group.addoption("--campaign-base-model", action="append", default=[], metavar="[NAME=]DIR", dest="campaign_base_model",
                     help="Where a base model lies: its directory, or a Hugging Face cache (repeatable).")
     group.addoption("--campaign-report", action="append", default=[], metavar="FILE", dest="campaign_report",
@@ -38,6 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("plan", "string", "The reviewer's own copy of the plan, relative to the ini file."),
         ("max_depth", "string", "As --campaign-max-depth."),
         ("require_depth", "string", "As --campaign-require-depth."),
+        ("gate", "string", "As --campaign-gate."),
         ("base_model", "linelist", "As --campaign-base-model, one a line, relative to the ini file."),
         ("timeout", "float", "As --campaign-timeout."),
         ("memory", "string", "As --campaign-memory."),

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import checks
-from .campaign import ESSENTIAL, Campaign, Deliverable
+from .campaign import Campaign, Deliverable
 from .checks import Pair
 from .checks.manifest import ABSENT
 from .findings import Finding, Level, Outcome, outcome
@@ -33,8 +33,9 @@ class Verdict(enum.StrEnum):
 class Result:
     """How one check of one subject ended.
 
-    ``depth``, ``format``, ``bytes_read`` and ``files`` are what a reload learned; the other checks leave them
-    empty. ``reason`` says why a check was skipped or did not end.
+    ``depth``, ``format``, ``bytes_read`` and ``files`` are what a reload learned, ``copies`` (the id of each deliverable that is
+    one, with the id of the original) and ``parameters`` (by run, those in which the runs differ) what the check of the
+    identifiers learned; the other checks leave them empty. ``reason`` says why a check was skipped or did not end.
     """
 
     pair: Pair
@@ -46,6 +47,8 @@ class Result:
     format: str | None = None
     bytes_read: int = 0
     files: Sequence[FileFacts] = ()
+    copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    parameters: Mapping[str, Mapping[str, str | None]] = dataclasses.field(default_factory=dict)
 
     def to_text(self) -> str:
         """One ASCII line of JSON, which a pytest report carries unharmed between processes."""
@@ -92,7 +95,10 @@ class DeliverableRecord:
 
 @dataclasses.dataclass(frozen=True)
 class CampaignRecord:
-    """One campaign with its verdict. ``ran`` of ``expected`` checks ended; ``partial`` when some were not selected."""
+    """One campaign with its verdict. ``ran`` of ``expected`` checks ended; ``partial`` when some were not selected.
+
+    ``distinct`` is how many accepted deliverables there are when repeats and copies count once.
+    """
 
     directory: str
     campaign: str
@@ -107,6 +113,7 @@ class CampaignRecord:
     findings: Sequence[Finding]
     runs: Sequence[Mapping[str, Any]]
     deliverables: Sequence[DeliverableRecord]
+    distinct: int
 
     def count(self, verdict: Verdict) -> int:
         """How many deliverables have this verdict."""
@@ -159,10 +166,14 @@ def campaign_record(campaign: Campaign, results: Mapping[Pair, Result], *, parti
     """The record of one campaign from the results that arrived. Pure."""
     expected = checks.expected(campaign)
     own = [results[pair] for pair in expected if pair.deliverable is None and pair in results]
-    campaign_findings = [finding for result in own for finding in result.findings]
-    deliverables = [_deliverable(campaign, d, [p.check for p in expected if p.deliverable == d.id], results, campaign_findings)
-                    for d in campaign.deliverables]
-    deliverables += _only_planned(campaign, campaign_findings)
+    said: dict[str | None, list[Finding]] = {}
+    for finding in (finding for result in own for finding in result.findings):
+        said.setdefault(finding.deliverable, []).append(finding)
+    needed: dict[str | None, list[str]] = {}
+    for pair in expected:
+        needed.setdefault(pair.deliverable, []).append(pair.check)
+    deliverables = [_deliverable(campaign, d, needed.get(d.id, ()), results, said.get(d.id, ())) for d in campaign.deliverables]
+    deliverables += _only_planned(campaign, said)
     ran = sum(pair in results for pair in expected)
     files = [entry for entry in campaign.inventory.entries if entry.kind == "file"]
     return CampaignRecord(
@@ -176,20 +187,21 @@ def campaign_record(campaign: Campaign, results: Mapping[Pair, Result], *, parti
         plan=(campaign.plan.source, campaign.plan.sha256) if campaign.plan else None,
         inventory=(len(files), sum({(e.device, e.inode): e.size for e in files}.values())),
         results=own,
-        findings=[finding for finding in campaign_findings if finding.deliverable is None],
-        runs=_runs(campaign, deliverables),
+        findings=said.get(None, ()),
+        runs=_runs(campaign, deliverables, own),
         deliverables=deliverables,
+        distinct=_distinct(campaign, deliverables, own),
     )
 
 
 def _deliverable(campaign: Campaign, deliverable: Deliverable, needed: Sequence[str], results: Mapping[Pair, Result],
-                 campaign_findings: Sequence[Finding]) -> DeliverableRecord:
+                 said: Sequence[Finding]) -> DeliverableRecord:
     # Of two deliverables with one id only one can have been checked.
     known = results if campaign.by_id[deliverable.id] is deliverable else {}
     own = {name: known[pair] for name in needed if (pair := Pair(deliverable.id, name)) in known}
     left = [Result(Pair(deliverable.id, name), Outcome.UNVERIFIED, reason=NOT_RUN) for name in needed if name not in own]
     findings = [f for result in own.values() for f in result.findings]
-    findings += [f for f in campaign_findings if f.deliverable == deliverable.id]
+    findings += said
     verdict = _verdict(campaign, deliverable, needed, own, findings)
     priority = campaign.priority(deliverable)
     learned = next((result for result in own.values() if result.format is not None), None)
@@ -198,7 +210,7 @@ def _deliverable(campaign: Campaign, deliverable: Deliverable, needed: Sequence[
         id=deliverable.id, kind=deliverable.kind, path=deliverable.path if deliverable.usable else None,
         format=learned.format if learned else deliverable.format,
         purpose=deliverable.purpose, priority=priority, run=deliverable.run, verdict=verdict,
-        gated=verdict is not Verdict.MISSING or priority == ESSENTIAL,
+        gated=campaign.gates(priority, missing=verdict is Verdict.MISSING),
         depth=learned.depth if learned else None, bytes_read=sum(result.bytes_read for result in own.values()),
         results=[*own.values(), *left],
         files=[digests.get(path, FileFacts(path, entry.size)) for path, entry in campaign.files_of(deliverable).items()],
@@ -206,7 +218,7 @@ def _deliverable(campaign: Campaign, deliverable: Deliverable, needed: Sequence[
     )
 
 
-def _only_planned(campaign: Campaign, campaign_findings: Sequence[Finding]) -> Sequence[DeliverableRecord]:
+def _only_planned(campaign: Campaign, said: Mapping[str | None, Sequence[Finding]]) -> Sequence[DeliverableRecord]:
     """Deliverables that only the plan knows; with an unusable manifest nobody can say what became of them."""
     if campaign.plan is None:
         return []
@@ -216,8 +228,9 @@ def _only_planned(campaign: Campaign, campaign_findings: Sequence[Finding]) -> S
         planned, verdict = list(campaign.not_listed), Verdict.MISSING
     return [DeliverableRecord(
         id=p.id, kind=p.kind, path=None, format=None, purpose=None, priority=p.priority, run=p.run,
-        verdict=Verdict.ABORTED if campaign.aborted(p.run) else verdict, gated=p.priority == ESSENTIAL, depth=None, bytes_read=0,
-        results=[], files=[], findings=[f for f in campaign_findings if f.deliverable == p.id]) for p in planned]
+        verdict=Verdict.ABORTED if campaign.aborted(p.run) else verdict, gated=campaign.gates(p.priority, missing=True),
+        depth=None, bytes_read=0, results=[], files=[], findings=said.get(p.id, ()))
+        for p in planned]
 
 
 def _campaign_verdict(expected: Sequence[Pair], results: Mapping[Pair, Result],
@@ -231,12 +244,29 @@ def _campaign_verdict(expected: Sequence[Pair], results: Mapping[Pair, Result],
     return Verdict.ACCEPTED
 
 
-def _runs(campaign: Campaign, deliverables: Sequence[DeliverableRecord]) -> Sequence[Mapping[str, Any]]:
+def _distinct(campaign: Campaign, deliverables: Sequence[DeliverableRecord], results: Sequence[Result]) -> int:
+    """How many accepted deliverables there are when what a repeated run delivers again, and a copy, count once."""
+    originals = {id: original for result in results for id, original in result.copies.items()}
+    roots = set()
+    for deliverable in deliverables:
+        if deliverable.verdict is Verdict.ACCEPTED:
+            id = originals.get(deliverable.id, deliverable.id)
+            run, _, own = id.rpartition("/")
+            roots.add((campaign.root_of(run), own))
+    return len(roots)
+
+
+def _runs(campaign: Campaign, deliverables: Sequence[DeliverableRecord],
+          results: Sequence[Result]) -> Sequence[Mapping[str, Any]]:
+    parameters = {run: values for result in results for run, values in result.parameters.items()}
+    verdicts: dict[str | None, list[Verdict]] = {}
+    for deliverable in deliverables:
+        verdicts.setdefault(deliverable.run, []).append(deliverable.verdict)
     found = []
     for run in campaign.manifest.runs if campaign.manifest else ():
-        own = [deliverable.verdict for deliverable in deliverables if deliverable.run == run.id]
+        own = verdicts.get(run.id, [])
         counts = {verdict.value: own.count(verdict) for verdict in Verdict if verdict in own}
         found.append({
             "id": run.id, "status": run.status, "counts": counts,
-            "parameters": None, "abort": {"reason": run.abort_reason} if run.abort_reason else None})
+            "parameters": parameters.get(run.id), "abort": {"reason": run.abort_reason} if run.abort_reason else None})
     return found

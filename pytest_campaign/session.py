@@ -22,7 +22,7 @@ from .arguments import SELECTION, STAND_IN, as_in_ids, take_over
 from .base_lookup import Shelf, hub_cache
 from .campaign import Campaign
 from .checks import Pair
-from .collection import Campaigns, CheckItem, Place, Tree, in_order, node_id, places
+from .collection import Campaigns, CheckItem, Hooks, Place, Tree, in_order, node_id, places
 from .evidence import Files, version
 from .findings import Level, Outcome, outcome
 from .progress import ProgressLine
@@ -93,6 +93,7 @@ class Session:
         self._is_worker = hasattr(config, "workerinput")
         self._reloader = Reloader(chosen.limits, [str(path) for path in snapshots])
         self._progress = ProgressLine(config)
+        self._hooks: dict[Path, Hooks] = {}
         self._results: dict[tuple[Path, Pair], Result] = {}
         self._selected: set[tuple[Path, Pair]] = set()
         self._started = time.time()
@@ -108,6 +109,13 @@ class Session:
     def campaign(self, directory: Path) -> Campaign:
         """The campaign of one of the session's directories."""
         return self._subjects[directory].campaign
+
+    def hooks(self, directory: Path) -> Hooks:
+        """The hooks as the items of one of the session's directories see them."""
+        hooks = self._hooks.get(directory)
+        if hooks is None or not hooks.current:
+            hooks = self._hooks[directory] = Hooks(self._config.pluginmanager, directory)
+        return hooks
 
     @functools.cached_property
     def _by_node_id(self) -> Mapping[str, tuple[Path, Pair]]:
@@ -214,9 +222,13 @@ class Session:
         """Whether what was selected was not accepted, or lost on the way, although no item failed."""
         if any(key not in self._results for key in self._selected):
             return True
-        if any(self._results[key].outcome in (Outcome.FAILED, Outcome.UNVERIFIED) for key in self._selected):
+        deciding = [self._results[key].outcome for key in self._selected if self._decides(key)]
+        if Outcome.FAILED in deciding or Outcome.UNVERIFIED in deciding:
             return True
         return not any(campaign.partial for campaign in self._campaigns()) and not self._record(complete=True).accepted
+
+    def _decides(self, key: tuple[Path, Pair]) -> bool:
+        return self._subjects[key[0]].campaign.decides(key[1].deliverable)
 
     # The record
 
@@ -297,7 +309,8 @@ def run_check(campaign: Campaign, pair: Pair, evidence: Files) -> Result:
     if deliverable is not None and campaign.aborted(deliverable.run):
         findings = [dataclasses.replace(finding, level=Level.NOTE, unanswered=False) for finding in findings]
     result = Result(pair, outcome(findings), findings, seconds=round(time.perf_counter() - start, 4))
-    return dataclasses.replace(result, **evidence.learned(campaign, deliverable, pair.check)) if deliverable else result
+    learned = evidence.learned(campaign, deliverable, pair.check) if deliverable else evidence.compared(campaign, pair.check)
+    return dataclasses.replace(result, **learned)
 
 
 @contextlib.contextmanager

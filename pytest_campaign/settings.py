@@ -13,7 +13,7 @@ import pytest
 
 from . import base_lookup
 from .base_lookup import Given
-from .campaign import Asked
+from .campaign import Asked, Gate
 from .formats.base import Depth
 from .reload.limits import default_limits
 from .reload.protocol import Limits
@@ -57,6 +57,12 @@ def _threads(text: str) -> int:
     return int(text)
 
 
+def _gate(text: str) -> Gate:
+    if text not in (Gate.ESSENTIAL, Gate.ALL):
+        raise ValueError(f"{text!r} is no gate; known are {Gate.ESSENTIAL} and {Gate.ALL}")
+    return Gate(text)
+
+
 def _file(base: Path) -> Callable[[str], Path]:
     def parse(text: str) -> Path:
         path = Path(os.path.abspath(base / text))
@@ -75,7 +81,8 @@ def read(config: pytest.Config, workers: int) -> Settings:
     plan = _setting(config, "plan", _file(cwd), _file(inipath.parent if inipath else cwd))
     return Settings(
         plan=plan,
-        asked=Asked(_setting(config, "max_depth", Depth.parse), _setting(config, "require_depth", Depth.parse)),
+        asked=Asked(_setting(config, "max_depth", Depth.parse), _setting(config, "require_depth", Depth.parse),
+                    _setting(config, "gate", _gate) or Gate.DELIVERED),
         limits=Limits(timeout=_setting(config, "timeout", _seconds) or limits.timeout,
                       memory=_setting(config, "memory", parse_size) or limits.memory,
                       threads=_setting(config, "jobs", _threads) or limits.threads),

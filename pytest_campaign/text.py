@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def shown(text: str, limit: int = 0) -> str:
     """``text`` with everything escaped that does not print: control and format characters, half surrogates.
@@ -35,3 +37,9 @@ def size(count: int) -> str:
 def number(count: int, one: str, many: str | None = None) -> str:
     """``1 file``, ``2 files``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def listed(names: Iterable[str], most: int = 10) -> str:
+    """The first of some names, and how many there are more."""
+    names = list(names)
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")

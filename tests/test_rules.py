@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
+import pkgutil
 import re
 import signal
 import subprocess
@@ -13,7 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rule_examples import EXAMPLES, Example, apart, base, checked, content, identifiers, manifest, plan, portable, reload
+import rule_examples
+from rule_examples import EXAMPLES, Example, apart, checked
 
 import pytest_campaign
 from pytest_campaign import checks
@@ -24,7 +27,8 @@ from pytest_campaign.reload.client import Reloader
 from pytest_campaign.reload.protocol import Answer, DeathKind, Job, Limits, Progress
 from pytest_campaign.reporting import rules_text
 
-assert all((base, content, identifiers, manifest, plan, portable, reload))  # each registers its examples
+for module in pkgutil.iter_modules(rule_examples.__path__):
+    importlib.import_module(f"{rule_examples.__name__}.{module.name}")  # each registers its examples
 ROOT = Path(pytest_campaign.__file__).parents[1]
 HERE = Path(__file__).parent
 

@@ -154,7 +154,8 @@ def test_whole_report_is_valid():
                    "files": [{"path": "m.pt", "bytes": 7, "sha256": None}]}
     campaign = {"directory": "out", "campaign": "c", "verdict": "rejected", "partial": None, "plan": None, "cost": None,
                 "findings": [], "checks": [],
-                "counts": {"accepted": 0, "rejected": 1, "missing": 0, "unverified": 0, "aborted": 0, "total": 1},
+                "counts": {"accepted": 0, "rejected": 1, "missing": 0, "unverified": 0, "aborted": 0, "total": 1,
+                           "distinct": 0},
                 "inventory": {"files": 1, "bytes": 7}, "deliverables": [deliverable],
                 "runs": [{"id": "a", "status": "completed", "counts": {"rejected": 1}, "parameters": None, "abort": None}]}
     report = {**REPORT, "complete": True, "seconds": 1.0, "campaigns": [campaign], "deliverables": [deliverable], "findings": []}

@@ -17,6 +17,7 @@ from ..campaign import Campaign, Deliverable
 from ..findings import Finding, Rule
 from ..inventory import Entry
 from ..merging import Difference
+from ..parameters import Parameters
 from ..reload.protocol import Answer, FileSpec
 
 
@@ -42,6 +43,14 @@ class Evidence(Protocol):
 
     def sha256(self, entry: Entry) -> str:
         """The SHA-256 of a regular file, in hexadecimal; OSError as for `head`."""
+        ...
+
+    def copies(self, campaign: Campaign) -> Mapping[str, str]:
+        """The id of each deliverable that holds the same bytes as an earlier one, with the id of that one."""
+        ...
+
+    def parameters(self, campaign: Campaign) -> Mapping[str, Parameters]:
+        """The parameters of the runs, by the id of the run; runs that name no file have none."""
         ...
 
     def stated_base(self, campaign: Campaign, deliverable: Deliverable) -> Statement:

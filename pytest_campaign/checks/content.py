@@ -6,13 +6,16 @@ before every reload. A new rule is a `Rule` at the top and a few lines in one of
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 
-from ..campaign import ESSENTIAL, WEIGHTS, Campaign, Deliverable
+from .. import paths
+from ..campaign import WEIGHTS, Campaign, Deliverable
 from ..file_names import in_tool_folder, is_records, may_be_weights
 from ..findings import Finding, Level, Rule
-from ..inventory import FILE, LINK, SPECIAL, UNKNOWN, Changed, Entry
+from ..inventory import FILE, FOLDER, LINK, SPECIAL, UNKNOWN, Changed, Entry
+from ..text import number, size
 from .base import DeliverableCheck, Evidence
 
 MISSING = Rule("content.missing", Level.ERROR, """
@@ -90,6 +93,16 @@ SPECIAL_FILE = Rule("content.special-file", Level.ERROR, """
 
     Fix: remove it from the deliverable.
     """)
+UNLIKE_SIBLINGS = Rule("content.unlike-siblings", Level.ERROR, """
+    A weights file is much smaller than the same file in the other checkpoints of the run.
+
+    The steps of one training hold the same tensors, so their files have the same size but for a few bytes. One of 443
+    bytes among those of 13 MB holds no weights. Where the sizes only differ it is a warning: tensors may be missing.
+
+    Usual causes: a save that was interrupted; a gather of sharded parameters that ran on one process only.
+
+    Fix: copy or write the file again; else take the checkpoint before.
+    """, at_source=True)
 CHANGED = Rule("content.changed", Level.ERROR, """
     A file changed while it was checked.
 
@@ -108,6 +121,10 @@ UNREADABLE = Rule("content.unreadable", Level.WARNING, """
     Fix: change the permission, or run the check as the owner.
     """, unanswered=True)
 
+_STEP = re.compile(r"checkpoint-[0-9]+")
+_MODEL_WEIGHTS = re.compile(r"(model|adapter_model|pytorch_model)[^/]*\.(safetensors|bin)")
+_MUCH = 10  # times smaller
+_SAME = 0.01  # share by which the files of equal tensors may differ: metadata, and the pickle of a torch file
 _PAGE = re.compile(rb"\s*(<!doctype\s+html|<html|<\?xml[^>]*>\s*<(error|html))", re.I)
 _PERMISSION = "change its permission, or run the check as its owner"
 _MAY_BE_EMPTY = frozenset({"log", "other"})
@@ -130,7 +147,7 @@ def _absent(campaign: Campaign, deliverable: Deliverable) -> Finding:
     near = next((e.path for e in campaign.inventory.entries if e.path.rpartition("/")[2] in (f"tmp-{name}", f"{name}.tmp")), None)
     remedy = f"the save was not finished ({near}); repeat it or take the checkpoint before" if near else \
         "copy it while the machine is still there, or correct the path"
-    level = Level.ERROR if campaign.priority(deliverable) == ESSENTIAL else Level.NOTE
+    level = Level.ERROR if campaign.gates(campaign.priority(deliverable), missing=True) else Level.NOTE
     listed = "the manifest lists it and it is not there" if deliverable.place is not None else "it is not there"
     return MISSING.finding(f"{listed}{why}", level=level, path=deliverable.path, remedy=remedy,
                            observed="nothing", expected=f"{deliverable.id} ({deliverable.kind})")
@@ -202,6 +219,34 @@ def _file(deliverable: Deliverable, path: str, entry: Entry, evidence: Evidence,
         yield from _first_bytes(deliverable, path, entry, head, alone)
 
 
+def _siblings(campaign: Campaign, path: str) -> Iterator[Entry]:
+    """The files of the same name in the other checkpoints of a training: ``checkpoint-500`` beside ``checkpoint-1000``."""
+    folder, name = posixpath.split(path)
+    if _STEP.fullmatch(posixpath.basename(folder)) is None:
+        return
+    for other in campaign.inventory.children(posixpath.dirname(folder)):
+        if other.kind == FOLDER and other.path != folder and _STEP.fullmatch(posixpath.basename(other.path)):
+            entry = campaign.inventory.by_path.get(paths.join(other.path, name))
+            if entry is not None and entry.kind == FILE and entry.size:
+                yield entry
+
+
+def _unlike(campaign: Campaign, path: str, entry: Entry) -> Iterator[Finding]:
+    """A finding when a file of model weights has another size than all of its siblings."""
+    if not _MODEL_WEIGHTS.fullmatch(posixpath.basename(path)) or not entry.size:
+        return
+    others = sorted(sibling.size for sibling in _siblings(campaign, path))
+    if not others:
+        return
+    smallest, largest = others[0], others[-1]
+    many = entry.size * _MUCH < smallest
+    if many or (len(others) > 1 and largest - smallest <= largest * _SAME and entry.size < smallest * (1 - _SAME)):
+        yield UNLIKE_SIBLINGS.finding(
+            f"{size(entry.size)}, and the same file of {number(len(others), 'other checkpoint')} of the run has {size(smallest)}",
+            level=None if many else Level.WARNING, path=path, observed=f"{entry.size:,} bytes",
+            expected=f"about {smallest:,} bytes", remedy="copy or write it again; else take the checkpoint before")
+
+
 def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> Iterator[Finding]:
     """Findings about one deliverable's files, from their sizes and first bytes."""
     target = campaign.target(deliverable)
@@ -236,6 +281,7 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
         return
     for path, entry in files.items():
         yield from _file(deliverable, path, entry, evidence, alone)
+        yield from _unlike(campaign, path, entry)
     if alone and deliverable.kind in _NEVER_TENSORS and (units := campaign.units_of(deliverable)):
         yield KIND.finding(
             f"the manifest calls it {deliverable.kind}, and it is a checkpoint ({units[0].format})", path=deliverable.path,

@@ -40,7 +40,8 @@ def _campaign(campaign: CampaignRecord) -> dict[str, Any]:
         "verdict": None if campaign.partial else campaign.verdict.value,
         "partial": {"ran": campaign.ran, "expected": campaign.expected} if campaign.partial else None,
         "plan": {"source": campaign.plan[0], "sha256": campaign.plan[1]} if campaign.plan else None,
-        "counts": {"total": len(campaign.deliverables)} | {verdict.value: campaign.count(verdict) for verdict in Verdict},
+        "counts": {"total": len(campaign.deliverables), "distinct": campaign.distinct}
+        | {verdict.value: campaign.count(verdict) for verdict in Verdict},
         "cost": None,
         "inventory": {"files": campaign.inventory[0], "bytes": campaign.inventory[1]},
         "checks": [_check(result) for result in campaign.results],

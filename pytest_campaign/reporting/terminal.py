@@ -120,7 +120,8 @@ def summary(campaign: CampaignRecord, cwd: Path, *, complete: bool = True) -> st
         return (f"{name}: NOT ACCEPTED: {accepted} of {total} outputs reload{_depth(campaign)}, but nothing says "
                 f"what was promised (pytest --campaign-dir {where} --campaign-draft)")
     counted = f"{accepted} of {number(total, 'deliverable')}"
-    asides = [f"{count} {word}" for word, count in (
+    asides = [f"{campaign.distinct} distinct"] if campaign.distinct < accepted else []
+    asides += [f"{count} {word}" for word, count in (
         ("aborted", campaign.count(Verdict.ABORTED)),
         ("not delivered", sum(d.verdict is Verdict.MISSING and not d.gated for d in campaign.deliverables))) if count]
     aside = f" ({', '.join(asides)})" if asides else ""

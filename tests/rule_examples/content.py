@@ -7,6 +7,7 @@ import os
 import socket
 
 import numpy
+import torch
 from campaigns import LAST, METRICS, WEIGHTS, tensors
 from safetensors.torch import save_file
 
@@ -194,6 +195,37 @@ def a_socket(made: Written) -> None:
 def a_pipe_beside_the_deliverable(made: Written) -> None:
     folder(made)
     os.mkfifo(made / "runs/control/pipe")
+
+
+def steps(made: Written, *widths: int) -> None:
+    """Checkpoints of one training, each with one tensor of that width."""
+    for number, width in enumerate(widths, 1):
+        path = f"runs/control/checkpoint-{number * 10}"
+        save_file({"weight": torch.randn(64, width)}, made / f"{path}/model.safetensors")
+        made.add(f"control/step-{number * 10}", "checkpoint", path)
+
+
+@faulty("content.unlike-siblings", "control/step-20", "runs/control/checkpoint-20/model.safetensors")
+def one_that_holds_nearly_nothing(made: Written) -> None:
+    steps(made, 64, 1, 64)
+
+
+@faulty("content.unlike-siblings", "control/step-20", "runs/control/checkpoint-20/model.safetensors", level=Level.WARNING)
+def one_that_is_smaller(made: Written) -> None:
+    steps(made, 64, 48, 64)
+
+
+@sound("content.unlike-siblings", "control/step-20")
+def steps_of_equal_size(made: Written) -> None:
+    steps(made, 64, 64, 64)
+    (made / "runs/control/checkpoint-20/optimizer.pt").write_bytes((made / LAST).read_bytes())  # no model
+
+
+@sound("content.unlike-siblings", "control/small")
+def another_model_beside_them(made: Written) -> None:
+    steps(made, 64, 64)
+    save_file({"weight": torch.randn(4, 4)}, made / "runs/control/small/model.safetensors")
+    made.add("control/small", "checkpoint", "runs/control/small")
 
 
 @faulty("content.changed", "control/metrics", METRICS, meanwhile=lambda directory: (directory / METRICS).write_text("{}"))

@@ -156,6 +156,17 @@ def a_base_that_is_not_defined(made: Written) -> None:
     made.deliverable("control/last")["base"] = "tiny"
 
 
+@faulty("manifest.reference", "control/last", path="manifest.json", verdict=Verdict.ACCEPTED)
+def a_corrected_configuration_under_its_old_id(made: Written) -> None:
+    made.run("variant")["supersedes"] = "variant"
+
+
+@faulty("manifest.reference", "control/last", path="manifest.json", verdict=Verdict.ACCEPTED)
+def runs_that_repeat_each_other(made: Written) -> None:
+    made.run("variant")["repeat_of"] = "control"
+    made.run("control")["repeat_of"] = "variant"
+
+
 @sound("manifest.reference", "control/last")
 def a_base_that_is_defined(made: Written) -> None:
     made.deliverable("control/last")["base"] = "tiny"

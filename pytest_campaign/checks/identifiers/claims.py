@@ -1,0 +1,42 @@
+"""Which files no document and no deliverable claims."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from ... import paths
+from ...campaign import Campaign
+from ...file_names import is_aside, is_checkpoint
+from ...findings import Finding
+from ...inventory import FILE, FOLDER
+from ...snapshot import MANIFEST
+from ...text import listed
+from . import rules
+
+
+def unclaimed(campaign: Campaign) -> Iterator[Finding]:
+    """Files that no document and no deliverable names; of empty files, links and pipes those that promise weights."""
+    assert campaign.manifest is not None
+    named = {paths.normal(path) for path in campaign.manifest.named_paths if paths.fault(path) is None}
+    named |= {MANIFEST, "plan.json", campaign.manifest.plan_path or "plan.json"}
+    owned = {target for d in campaign.deliverables if (target := campaign.target(d)) is not None}
+    # A set of files may be named by its index alone; its members lie beside it.
+    named |= {file for d in campaign.deliverables for unit in campaign.units_of(d) for file in unit.files}
+    left = []
+    for entry in campaign.inventory.entries:
+        matters = (entry.kind == FILE and entry.size > 0) or (entry.kind != FOLDER and is_checkpoint(entry.path))
+        if not matters or entry.path in named:
+            continue
+        above = entry.path
+        while above and above not in owned and above not in named:
+            above = posixpath.dirname(above)
+        if above or "" in owned:
+            continue
+        if not is_aside(entry.path):
+            left.append(entry.path)
+    if left:
+        files = "1 file belongs" if len(left) == 1 else f"{len(left)} files belong"
+        yield rules.UNCLAIMED.finding(
+            f"{files} to no deliverable: {listed(left)}", path=left[0],
+            remedy="list them in the manifest as deliverables, or remove them")

@@ -1,0 +1,195 @@
+"""What lies in the folder of a run and comes from another one: its own records say so."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ... import paths
+from ...campaign import Campaign, Deliverable, Run
+from ...file_names import in_tool_folder
+from ...findings import Finding, Level
+from ...inventory import FILE, Entry
+from ...text import shown
+from ..base import Evidence
+from . import rules
+
+STATE = "trainer_state.json"
+_MOST_BYTES = 16 << 20
+STEP = re.compile(r"(?:^|/)checkpoint-([0-9]{1,18})$")
+_RUN_FIELDS = ("run", "run_id", "run_name")
+_OF_ONE_RUN = frozenset({"metrics", "parameters", "predictions"})
+# What makes a model or an adapter another one; the rest of a configuration may change from save to save.
+_SETTINGS: Mapping[str, Sequence[str]] = {
+    "adapter_config.json": ("peft_type", "r", "lora_alpha", "target_modules", "modules_to_save", "num_virtual_tokens",
+                            "use_dora", "use_rslora"),
+    "config.json": ("model_type", "architectures", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+                    "num_key_value_heads", "d_model", "n_layer", "n_embd", "n_head", "num_labels"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _State:
+    """The state of a training in the folder of one checkpoint: the run whose folder it is, and the deliverable, if any."""
+
+    path: str
+    run: Run
+    deliverable: Deliverable | None
+    content: Mapping[str, Any]
+
+    @property
+    def folder(self) -> str:
+        return posixpath.dirname(self.path)
+
+    @property
+    def step(self) -> int | None:
+        step = self.content.get("global_step")
+        return step if isinstance(step, int) and not isinstance(step, bool) else None
+
+    @property
+    def history(self) -> Mapping[tuple[int, str], float]:
+        """The values of the log by step and name; the speed and the time of a step are of no interest."""
+        log = self.content.get("log_history")
+        rows = [row for row in log if isinstance(row, dict) and isinstance(row.get("step"), int)] if isinstance(log, list) else []
+        return {(row["step"], name): row[name] for row in rows for name in ("loss", "eval_loss", "grad_norm")
+                if isinstance(row.get(name), float)}
+
+    @property
+    def id(self) -> str | None:
+        return self.deliverable.id if self.deliverable else None
+
+
+def check(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
+    """Findings about checkpoints and records that belong to another run, or to another configuration of it."""
+    states = list(_states(campaign, evidence))
+    for state in states:
+        yield from _steps(state)
+    by_folder = sorted(states, key=lambda state: (posixpath.dirname(state.folder), state.step or 0))
+    for _, group in itertools.groupby(by_folder, key=lambda state: (posixpath.dirname(state.folder), state.run.id)):
+        siblings = list(group)
+        yield from _histories(siblings)
+        yield from _configurations(campaign, evidence, siblings)
+    yield from _names(campaign, evidence)
+
+
+def _states(campaign: Campaign, evidence: Evidence) -> Iterator[_State]:
+    for entry in campaign.inventory.entries:
+        if entry.kind == FILE and posixpath.basename(entry.path) == STATE and not in_tool_folder(entry.path):
+            owner = _owner(campaign, entry.path)
+            run = campaign.runs.get(owner.run or "") if owner is not None else _run_around(campaign, entry.path)
+            content = _object(evidence, entry)
+            if run is not None and content is not None and not campaign.aborted(run.id):
+                yield _State(entry.path, run, owner, content)
+
+
+def _owner(campaign: Campaign, path: str) -> Deliverable | None:
+    """The innermost deliverable around a file."""
+    around = [d for d in campaign.deliverables if (target := campaign.target(d)) is not None and paths.inside(path, target)]
+    return max(around, key=lambda d: len(campaign.target(d) or ""), default=None)
+
+
+def _run_around(campaign: Campaign, path: str) -> Run | None:
+    """The run beside whose outputs a file lies, when it is one run's folder."""
+    folder = posixpath.dirname(posixpath.dirname(path))
+    if not folder:
+        return None
+    runs = {d.run for d in campaign.deliverables if (target := campaign.target(d)) and paths.inside(target, folder)}
+    return campaign.runs.get(runs.pop() or "") if len(runs) == 1 else None
+
+
+def _object(evidence: Evidence, entry: Entry) -> Mapping[str, Any] | None:
+    """The object in a framework's own JSON file, read as Python reads it; None when it is no such file."""
+    if entry.size > _MOST_BYTES:
+        return None
+    try:
+        value = json.loads(evidence.content(entry, _MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None  # other checks say what is wrong with it
+    return value if isinstance(value, dict) else None
+
+
+def _steps(state: _State) -> Iterator[Finding]:
+    if state.step is None:
+        return
+    named = STEP.search(state.folder)
+    if named is not None and int(named[1]) != state.step:
+        yield rules.OTHER_STEP.finding(
+            f"the folder is called {posixpath.basename(state.folder)} and holds the state of step {state.step}", path=state.path,
+            pointer="/global_step", observed=str(state.step), expected=named[1], deliverable=state.id,
+            remedy="give the folder the name of its step, or copy it again")
+    if state.run.steps is not None and state.step > state.run.steps:
+        yield rules.OTHER_RUN.finding(
+            f"the state of the training is at step {state.step}, and run {state.run.id} ended at step {state.run.steps}",
+            path=state.path, pointer="/global_step", observed=str(state.step), expected=f"at most {state.run.steps}",
+            deliverable=state.id, remedy="move it to the run that it belongs to, or remove it; or correct steps in the manifest")
+
+
+def _histories(siblings: Sequence[_State]) -> Iterator[Finding]:
+    """Checkpoints in one folder whose logs contradict each other. The one that nobody claims is the stranger."""
+    for earlier, later in itertools.combinations(siblings, 2):
+        common = earlier.history.keys() & later.history.keys()
+        differing = sorted(key for key in common if earlier.history[key] != later.history[key])
+        if not differing:
+            continue
+        stranger, other = (earlier, later) if earlier.deliverable is None else (later, earlier)
+        step, name = differing[0]
+        yield rules.OTHER_RUN.finding(
+            f"its history is not that of {other.folder}: {name} at step {step} differs, as in {len(differing)} of {len(common)} "
+            "values", level=None if stranger.deliverable is None else Level.WARNING, path=stranger.path, pointer="/log_history",
+            observed=f"{stranger.history[step, name]!r}", expected=f"{other.history[step, name]!r}", deliverable=stranger.id,
+            remedy="move it to the run that it belongs to, or remove it")
+        return  # one stranger contradicts every sibling
+
+
+def _configurations(campaign: Campaign, evidence: Evidence, siblings: Sequence[_State]) -> Iterator[Finding]:
+    for name, settings in _SETTINGS.items():
+        found = []
+        for state in siblings:
+            entry = campaign.inventory.resolve(paths.join(state.folder, name))
+            config = _object(evidence, entry) if entry is not None and entry.kind == FILE else None
+            if config is not None:
+                found.append((state, {setting: _comparable(config.get(setting)) for setting in settings}))
+        for (first, wanted), (state, config) in itertools.pairwise(found):
+            differing = [setting for setting in settings if config[setting] != wanted[setting]]
+            if differing:
+                setting = differing[0]
+                path = paths.join(state.folder, name)
+                yield rules.TWO_CONFIGURATIONS.finding(
+                    f"run {state.run.id} has two configurations: {', '.join(differing)} of {path} and of {first.folder} differ",
+                    path=path, pointer=f"/{setting}", observed=shown(config[setting], 100), expected=shown(wanted[setting], 100),
+                    deliverable=state.id, remedy="give the corrected run an id of its own, which supersedes the old one")
+
+
+def _comparable(value: Any) -> str:
+    """A setting as text; the order of a list of names means nothing."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = sorted(value)
+    return json.dumps(value, sort_keys=True)
+
+
+def _names(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
+    """Records of one run that name another run of the campaign as theirs."""
+    for deliverable in campaign.deliverables:
+        run = campaign.runs.get(deliverable.run or "")
+        entry = campaign.inventory.resolve(deliverable.path)
+        if run is None or deliverable.kind not in _OF_ONE_RUN or entry is None or entry.kind != FILE \
+                or not entry.path.endswith(".json") or campaign.aborted(run.id):
+            continue
+        content = _object(evidence, entry) or {}
+        for field in _RUN_FIELDS:
+            name = content.get(field)
+            if isinstance(name, str) and name != run.id and name in campaign.runs and name not in _relatives(campaign, run):
+                yield rules.OTHER_RUN.finding(
+                    f"it says that it is of run {name}, and the manifest lists it under run {run.id}", path=deliverable.path,
+                    pointer=f"/{field}", observed=name, expected=run.id, deliverable=deliverable.id,
+                    remedy=f"put the {deliverable.kind} of run {run.id} there, or list it under run {name}")
+
+
+def _relatives(campaign: Campaign, run: Run) -> set[str | None]:
+    """Runs whose name a run may carry on: those that it repeats, replaces or continues."""
+    return {run.repeat_of, run.supersedes, run.resumed_from, (run.resumed_from or "").partition("/")[0]}
