@@ -202,7 +202,7 @@ class Files:
 
     def _job(self, units: Sequence[Unit], depth: Depth, base: BaseFiles | None) -> Job:
         specs = []
-        for path in dict.fromkeys(path for unit in units for path in unit.files):
+        for path in dict.fromkeys(path for unit in units for path in (*unit.files, *unit.beside)):
             entry = self._inventory.resolve(path)
             if entry is not None and entry.kind == FILE:
                 specs.append(FileSpec(path, entry.path, entry.device, entry.inode, entry.size, entry.mtime_ns))

@@ -63,7 +63,8 @@ class Snapshot:
         assert manifest is not None
         assert plan is not None
         return cls(Inventory.from_json(data["inventory"]),
-                   tuple(Unit(form, path, tuple(files), hollow) for form, path, files, hollow in data["units"]),
+                   tuple(Unit(form, path, tuple(files), hollow, tuple(beside))
+                         for form, path, files, hollow, beside in data["units"]),
                    data["unread"], manifest, plan, reviewer_plan)
 
 

@@ -75,6 +75,10 @@ class ProblemKind(enum.StrEnum):
     UNKNOWN_SETTING = "unknown-setting"  # a setting that the library drops
     NEWER_LIBRARY = "newer-library"  # written by a newer library than the one that reads
     NOT_REBUILT = "not-rebuilt"  # why the model was not rebuilt, although nothing is wrong with the files
+    OPTIMIZER = "optimizer"  # the state of an optimizer that is not that of the model beside it
+    PROGRESS = "progress"  # counters of a training that contradict each other, or none that can be read
+    BEHIND = "behind"  # counters of a training that differ in a way that can have its reasons
+    NO_SCALER = "no-scaler"  # a training in half precision without the state of its scaler
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +107,10 @@ class FileFacts:
     sha256: str | None = None
 
 
+# What a training needs to go on.
+MODEL, OPTIMIZER, SCHEDULE, RANDOM, PROGRESS = PARTS = ("model", "optimizer", "schedule", "random state", "progress")
+
+
 @dataclasses.dataclass(frozen=True)
 class Placed:
     """One tensor: its type (as safetensors writes it) and shape, and where its values lie.
@@ -128,7 +136,8 @@ class Reading:
     ``bytes_read`` counts the bytes of tensor data that were looked at. ``layout`` are the tensors by name where the
     format knows them all, and ``stated`` the plain values near the top of a pickled object by their keys; both are for
     comparison inside the child and are not sent to the parent. ``ranks`` is of how many processes the state is there, None
-    where the format does not tell. ``only_state``: it holds no model but what a training needs to go on.
+    where the format does not tell. ``only_state``: it holds no model but what a training needs to go on. ``parts`` are the
+    `PARTS` of a training's state that were found, and ``step`` the number of steps after which it was saved, where it says so.
     """
 
     format: str
@@ -143,6 +152,8 @@ class Reading:
     stated: Mapping[tuple[str, ...], Any] = dataclasses.field(default_factory=dict)
     ranks: int | None = None
     only_state: bool = False
+    parts: Sequence[str] = ()
+    step: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,13 +181,15 @@ class Unit:
     """One thing to reload: a checkpoint file, or a set of files that only make sense together.
 
     ``path`` names it (the file, the index of a set, or the folder); ``files`` are the regular files that belong to it, all
-    relative to the campaign directory. ``hollow``: it has the configuration of a model and no weights.
+    relative to the campaign directory. ``hollow``: it has the configuration of a model and no weights. ``beside`` are files of
+    other units that its reading looks at: their headers, to compare.
     """
 
     format: str
     path: str
     files: tuple[str, ...]
     hollow: bool = False
+    beside: tuple[str, ...] = ()
 
     @property
     def is_folder(self) -> bool:
@@ -264,6 +277,8 @@ def from_json(data: Any) -> Reading:
             bytes_read=_count(data["bytes_read"]),
             ranks=None if data["ranks"] is None else _count(data["ranks"]),
             only_state=_truth(data["only_state"]),
+            parts=[_part(part) for part in data["parts"]],
+            step=None if data["step"] is None else _count(data["step"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a reading: {error!r}") from None
@@ -273,6 +288,12 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value
+
+
+def _part(value: Any) -> str:
+    if value not in PARTS:
+        raise TypeError(f"{value!r} is no part of a training's state")
+    return str(value)
 
 
 def _truth(value: Any) -> bool:

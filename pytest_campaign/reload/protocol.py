@@ -132,7 +132,8 @@ def decode_job(data: bytes) -> tuple[Job, Limits]:
     return (
         Job(
             root=job["root"],
-            units=[Unit(unit["format"], unit["path"], tuple(unit["files"]), unit["hollow"]) for unit in job["units"]],
+            units=[Unit(unit["format"], unit["path"], tuple(unit["files"]), unit["hollow"], tuple(unit["beside"]))
+                   for unit in job["units"]],
             files=[FileSpec(**file) for file in job["files"]],
             depth=Depth(job["depth"]),
             digest=job["digest"],
