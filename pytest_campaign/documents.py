@@ -245,6 +245,8 @@ def _manifest_faults(raw: Mapping[str, Any]) -> Iterator[_Fault]:
 
     ids = dict.fromkeys(run["id"] for run in runs)
     datasets, bases = raw.get("datasets", {}), raw.get("bases", {})
+    yield from _alike(datasets, ("datasets",), "data set")
+    yield from _alike(bases, ("bases",), "base")
     listed = list(_deliverables(raw))
     origins = ids | dict.fromkeys(name for full, entry, *_ in listed for name in (full, entry["path"]))
     for at, run in enumerate(runs):
@@ -305,12 +307,22 @@ def _twice(items: Sequence[Mapping[str, Any]], parts: _Parts, what: str) -> Iter
     first: dict[str, int] = {}
     for at, item in enumerate(items):
         id = item["id"]
-        earlier = first.setdefault(id.casefold(), at)
+        earlier = first.setdefault(paths.folded(id), at)
         if earlier != at:
             other = items[earlier]["id"]
             message = (f"two entries have the id {id}: {what}, first at {pointer_to((*parts, earlier))}" if other == id
                        else f"the ids {other} and {id} differ only in case: {what}")
             yield _Fault("duplicate-id", (*parts, at, "id"), message, id, "an id that occurs once, whatever its case")
+
+
+def _alike(named: Mapping[str, Any], parts: _Parts, what: str) -> Iterator[_Fault]:
+    """Names that are one where neither case nor Unicode's normal form makes a difference."""
+    first: dict[str, str] = {}
+    for name in named:
+        other = first.setdefault(paths.folded(name), name)
+        if other != name:
+            yield _Fault("duplicate-id", (*parts, name), f"two {what}s have the names {shown(other)} and {shown(name)}, which "
+                         "differ only in case or in their Unicode form", shown(name), "another name", at_key=True)
 
 
 def _unknown(item: Mapping[str, Any], field: str, known: Mapping[str, Any], parts: _Parts, what: str) -> Iterator[_Fault]:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any, BinaryIO
 
-from . import bases, copies, merging, parameters
+from . import bases, copies, key_sums, machine_paths, merging, metric_facts, parameters, paths, record_facts
 from .base_lookup import Absent, Found, Known, Shelf, open_spec
 from .bases import Statement
 from .campaign import Campaign, Deliverable
 from .formats import formats
 from .formats.base import HEAD, Depth, FileFacts, Reading, Unit
 from .inventory import FILE, Entry, Inventory, sha256
-from .merging import Difference
+from .key_sums import Difference, Hasher, Keys, Offenders, Sums
+from .metric_facts import MetricFacts, Wanted
 from .parameters import Parameters
 from .readers.fields import Unreadable
+from .readers.rows import Item, Where
+from .record_facts import Columns, RecordFacts, Rows
 from .reload.protocol import Answer, BaseFiles, Death, FileSpec, Job, Progress
 
 _SAMPLE = 4096  # bytes at each of four places of a file that is compared with others
@@ -54,6 +57,9 @@ class Files:
         self._statements: dict[str, Statement] = {}
         self._copies: Mapping[str, str] | None = None
         self._parameters: Mapping[str, Parameters] | None = None
+        self._hasher = Hasher()
+        self._records: dict[tuple[str, Columns], RecordFacts] = {}
+        self._metrics: dict[tuple[str, Wanted], MetricFacts] = {}
         self._bases: int | None = None  # how many base models the campaign names
 
     @functools.cached_property
@@ -109,6 +115,58 @@ class Files:
             return Parameters(path, {}, error.strerror or str(error))
         except Unreadable as error:
             return Parameters(path, {}, str(error))
+    def records(self, entry: Entry, columns: Columns) -> RecordFacts:
+        """What one pass over a file of records shows; OSError as for `head`."""
+        if (entry.path, columns) not in self._records:
+            self._records[entry.path, columns] = record_facts.gather(
+                entry.path, self._items(entry, columns), columns, self._hasher, self._leads_nowhere)
+        return self._records[entry.path, columns]
+
+    def metrics(self, entry: Entry, wanted: Wanted) -> MetricFacts:
+        """What one pass over a file of metrics shows; OSError as for `head`."""
+        if (entry.path, wanted) not in self._metrics:
+            opened = functools.partial(self.stream, entry)
+            self._metrics[entry.path, wanted] = metric_facts.gather(entry.path, entry.size, opened, wanted)
+        return self._metrics[entry.path, wanted]
+
+    def keys_differ(self, ours: Rows, theirs: Rows, times: int = 1) -> Difference | None:
+        """How one multiset of keys differs from another, of which each counts so many times; None where they are equal."""
+        own, other = self._sums(ours), self._sums(theirs)
+        if not own.differing(other, times):
+            return None
+        return key_sums.difference(self._hasher, (own, self._keys(ours)), (other, self._keys(theirs)), times)
+
+    def keys_repeated(self, rows: Rows) -> Offenders:
+        """The keys that occur more than once."""
+        return key_sums.repeated(self._hasher, (self._sums(rows), self._keys(rows)))
+
+    def _sums(self, rows: Rows) -> Sums:
+        sums = Sums()
+        for entry in rows.entries:
+            sums += self.records(entry, rows.columns).sums
+        for key in rows.ids:
+            sums.add(self._hasher(key))
+        return sums
+
+    def _keys(self, rows: Rows) -> Keys:
+        def keys() -> Iterator[tuple[key_sums.Key, Where | None]]:
+            for entry in rows.entries:
+                yield from record_facts.keys(entry.path, self._items(entry, rows.columns), rows.columns.key)
+            yield from ((key, None) for key in rows.ids)
+
+        return keys
+
+    def _items(self, entry: Entry, columns: Columns) -> Iterator[Item]:
+        return record_facts.read(entry.path, entry.size, functools.partial(self.stream, entry), columns)
+
+    def _leads_nowhere(self, path: str) -> str | None:
+        """Why the name of a file in a record leads to nothing here; None for what the check of paths speaks of."""
+        if machine_paths.parse(path) is not None or "://" in path:
+            return None
+        fault = paths.fault(path)
+        if fault is not None:
+            return fault
+        return None if self._inventory.exists(paths.normal(path)) else "it is not in the campaign directory"
 
     def stated_base(self, campaign: Campaign, deliverable: Deliverable) -> Statement:
         """What the manifest and the adapter configurations say of a deliverable's base."""
@@ -135,7 +193,8 @@ class Files:
         """The commit of a base model, by its name or the path of a directory that was given, as far as this machine knows it."""
         return self._shelf.known(text)
 
-    def merged(self, campaign: Campaign, deliverable: Deliverable, adapter: Deliverable, found: Found) -> Difference | str:
+    def merged(self, campaign: Campaign, deliverable: Deliverable, adapter: Deliverable,
+               found: Found) -> merging.Difference | str:
         """How a merged model differs from its base, or why that cannot be said; OSError as for `head`."""
         theirs = [merging.File(file.path, file.size, functools.partial(self._stream_base, found, file))
                   for file in found.files.files if _holds_tensors(file.path)]

@@ -12,7 +12,6 @@ import hashlib
 import os
 import posixpath
 import stat
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -75,8 +74,7 @@ class Inventory:
         twins: dict[str, str] = {}
         for entry in self.entries:
             folder, name = posixpath.split(entry.path)
-            name = unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
-            other = first.setdefault((folder, name), entry.path)
+            other = first.setdefault((folder, paths.folded(name)), entry.path)
             if other != entry.path:
                 twins[entry.path] = other
                 twins.setdefault(other, entry.path)

@@ -56,3 +56,8 @@ def within(path: str, folders: Container[str]) -> bool:
     while path and path not in folders:
         path = posixpath.dirname(path)
     return path in folders
+
+
+def folded(name: str) -> str:
+    """The form in which two names are one where neither case nor Unicode's normal form makes a difference."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())

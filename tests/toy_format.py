@@ -109,7 +109,8 @@ def forge(argument, source, file):
         "nested": b"[" * 100_000 + b"\n",
         "timeout": b'{"death": {"kind": "timeout", "detail": "", "path": ""}}\n',
         "other": json.dumps({"reading": {"format": "safetensors", "depth": "tensors", "files": [], "problems": [], "tensors": 1,
-                                         "elements": 1, "dtypes": {}, "bytes_read": 1}}).encode() + b"\n",
+                                         "elements": 1, "dtypes": {}, "bytes_read": 1,
+                                         "ranks": None, "only_state": False}}).encode() + b"\n",
         "part": b'{"progress": ',
     }[argument]
     os.write(pipes[0], message)

@@ -174,6 +174,12 @@ def _without_records(deliverable: Deliverable, head: bytes, path: str, size: int
     return repr(text.decode("ascii")) if re.fullmatch(rb"\{\s*\}|\[\s*\]|null|---", text) else None
 
 
+def says_no_records(deliverable: Deliverable, entry: Entry, evidence: Evidence) -> bool:
+    """Whether this check already says that a file of records holds none; the check of the records need not say it again."""
+    alone = deliverable.kind in _OF_RECORDS and entry.size > 0
+    return alone and _without_records(deliverable, evidence.head(entry), entry.path, entry.size) is not None
+
+
 def _never_starts_with_zeros(deliverable: Deliverable, path: str) -> bool:
     """Outside checkpoints a `.bin` may be raw data, zeros included."""
     if path.endswith(".bin") and deliverable.kind not in WEIGHTS:

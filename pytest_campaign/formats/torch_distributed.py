@@ -27,7 +27,7 @@ from .pickle_survey import BadPickle
 from .streaming import exactly
 from .torch_object import Tensor, refused_names
 from .torch_values import Part, read_values
-from .torch_zip import contents
+from .torch_zip import Known, contents
 from .zip_archive import ArchiveFault, Read, read_archive, reader
 
 NAME = "torch distributed checkpoint"
@@ -186,6 +186,7 @@ class _File:
         self._problems: list[Problem] = []
         self._parts: list[Part] = []
         self._tensors: list[Tensor] = []
+        self._known: Known = {}
         self._readable = True
 
     def read(self) -> Reading:
@@ -235,7 +236,7 @@ class _File:
             self._readable = False
             self._report(fault.kind, f"the item at byte {piece.start:,}: {fault.observed}", fault.expected, piece)
             return
-        found = contents(file, archive, self._path, piece.start)
+        found = contents(file, archive, self._path, piece.start, self._known)
         is_tensor = piece.name in self._saved.tensors
         for problem in found.problems:
             if problem.kind is not ProblemKind.NO_TENSORS:

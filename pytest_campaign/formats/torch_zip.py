@@ -17,7 +17,7 @@ from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Rea
 from .optimizer_state import training_parts
 from .pickle_survey import LARGEST, BadPickle, Survey, survey
 from .streaming import exactly
-from .torch_object import Tensor, Unloadable, check_storages, only_state, rebuild, refused_names
+from .torch_object import Rebuilt, Tensor, Unloadable, check_storages, only_state, rebuild, refused_names
 from .torch_values import Part, read_values
 from .zip_archive import Archive, ArchiveFault, Member, first_member, member_names, read_archive, reader
 
@@ -26,6 +26,8 @@ LIGHTNING = "Lightning"
 PICKLE = "data.pkl"
 SCRIPT_PICKLE = b"\x80\x02c__torch__"  # the object of a TorchScript archive is always of a class of its own
 _LIGHTNING_KEY = b"X\x19\x00\x00\x00pytorch-lightning_version"  # a string of 25 characters
+_SMALL = 4096  # a pickle of one tensor has about 200 bytes
+_MOST_KNOWN = 1000
 _TAIL = 22  # an end record without a comment
 _LOOK_FOR_PICKLE = 8 << 20
 
@@ -120,8 +122,14 @@ class Contents:
         return self.tensors is not None and not any(p.kind is ProblemKind.UNREADABLE_KIND for p in self.problems)
 
 
-def contents(file: BinaryIO, archive: Archive, path: str, start: int = 0) -> Contents:
-    """The contents of an archive that begins at byte ``start`` of a file."""
+Known = dict[bytes, tuple[Survey, list[Problem], Rebuilt]]  # what is known of an object by its pickle, for one file
+
+
+def contents(file: BinaryIO, archive: Archive, path: str, start: int = 0, known: Known | None = None) -> Contents:
+    """The contents of an archive that begins at byte ``start`` of a file.
+
+    A file of many archives passes the same ``known`` for all: tensors of one shape have one pickle, which is followed once.
+    """
     members = {name: dataclasses.replace(member, offset=member.offset + start) for name, member in archive.below_root().items()}
     problems = []
     if archive.trailing:
@@ -136,7 +144,7 @@ def contents(file: BinaryIO, archive: Archive, path: str, start: int = 0) -> Con
                 "the checksums that torch.save writes by default",
             )
         )
-    tensors, stated, found = _object(file, members, path, checked)
+    tensors, stated, found = _object(file, members, path, checked, {} if known is None else known)
     return Contents([_part(name, member, checked) for name, member in members.items()], tensors, stated, [*problems, *found])
 
 
@@ -146,7 +154,7 @@ def _part(name: str, member: Member, checked: bool) -> Part:
 
 
 def _object(
-    file: BinaryIO, members: Mapping[str, Member], path: str, checked: bool
+    file: BinaryIO, members: Mapping[str, Member], path: str, checked: bool, known: Known
 ) -> tuple[Sequence[Tensor] | None, Mapping[tuple[str, ...], Any], list[Problem]]:
     """The tensors, None if the object is not to be had, its plain values, and the problems on the way."""
     problems: list[Problem] = []
@@ -154,15 +162,20 @@ def _object(
         pickle = _pickle(file, members, path)
         if checked and zlib.crc32(pickle) != members[PICKLE].crc:
             return None, {}, []  # reported with the other members; what a damaged pickle says is not to be believed
-        found = survey(pickle)
-        named, strangers = refused_names(found.names, path)
-        problems += named
-        if found.end < len(pickle):
-            behind = f"{len(pickle) - found.end:,} bytes behind the end of the pickle"
-            problems.append(Problem(ProblemKind.DAMAGED, path, behind, "none", PICKLE))
-        if any(problem.kind is ProblemKind.UNSAFE_GLOBAL for problem in named):
-            return None, {}, problems
-        made = rebuild(pickle, found, strangers, path)
+        if pickle in known:
+            found, problems, made = known[pickle]
+        else:
+            found = survey(pickle)
+            named, strangers = refused_names(found.names, path)
+            problems += named
+            if found.end < len(pickle):
+                behind = f"{len(pickle) - found.end:,} bytes behind the end of the pickle"
+                problems.append(Problem(ProblemKind.DAMAGED, path, behind, "none", PICKLE))
+            if any(problem.kind is ProblemKind.UNSAFE_GLOBAL for problem in named):
+                return None, {}, problems
+            made = rebuild(pickle, found, strangers, path)
+            if len(pickle) <= _SMALL and len(known) < _MOST_KNOWN:
+                known[pickle] = found, problems, made
     except BadPickle as error:
         return None, {}, [Problem(ProblemKind.DAMAGED, path, str(error), "a complete pickle", PICKLE)]
     except Unloadable as refusal:

@@ -119,7 +119,8 @@ def a_header_alone(made: Written) -> None:
 def one_record(made: Written) -> None:
     (made / "runs/control/answers.csv").write_text("id,prediction\n1,\n")
     made.add("control/answers", "predictions", "runs/control/answers.csv")
-    (made / METRICS).write_text('{"loss": null}')
+    (made / METRICS).write_text('{"loss": null, "f1": 0.5}')
+    made.deliverable("control/metrics")["nullable"] = ["loss"]
 
 
 @sound("content.no-records", "control/overrides")

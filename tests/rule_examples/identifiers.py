@@ -114,6 +114,11 @@ def a_run_that_is_listed_twice(made: Written) -> None:
     made.manifest["runs"].append({"id": "Control", "status": "completed", "deliverables": []})
 
 
+@faulty("identifiers.duplicate", "control/last", "manifest.json", verdict=Verdict.ACCEPTED)
+def names_that_differ_in_their_unicode_form(made: Written) -> None:
+    made.manifest["datasets"] = {"caf\u00e9": {"ids": ["a"]}, "cafe\u0301": {"ids": ["b"]}}
+
+
 @sound("identifiers.duplicate", "control/last-to-resume")
 def one_folder_that_is_delivered_twice(made: Written) -> None:
     made.deliverable("control/last")["purpose"] = "inference"

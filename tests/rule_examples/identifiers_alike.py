@@ -108,6 +108,21 @@ def the_same_configuration_in_another_order(made: Written) -> None:
     adapter(made, 40, 8, ["v_proj", "q_proj"])
 
 
+@faulty("identifiers.other-tensors", "variant/step-40", STEPS.format(40) + "/model.safetensors")
+def a_step_whose_tensors_have_other_names(made: Written) -> None:
+    checkpoint(made, 20)
+    renamed = {f"module.{name}": value for name, value in tensors(40).items()}
+    save_file(renamed, made / checkpoint(made, 40) / "model.safetensors")
+
+
+@sound("identifiers.other-tensors", "variant/step-40")
+def steps_with_the_same_tensors_in_another_order(made: Written) -> None:
+    checkpoint(made, 20)
+    reversed_ones = dict(reversed(tensors(40).items()))
+    save_file(reversed_ones, made / checkpoint(made, 40) / "model.safetensors", metadata={"format": "pt"})
+    save_file({"weight": torch.ones(32, 32)}, made / "runs/variant/small/model.safetensors")  # no step of it
+
+
 @faulty("identifiers.copy", "variant/weights", WEIGHTS)
 def two_runs_with_the_same_weights(made: Written) -> None:
     many = {"weight": torch.ones(64, 64)}

@@ -64,6 +64,7 @@ def a_module_in_the_folder(made: Written) -> None:
 @sound("portable.temp-path", "control/answers")
 def text_about_temporary_folders(made: Written) -> None:
     answers(made, "images/x.png")
+    (made / "images/x.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     (made / METRICS).write_text('{"/tmp/eval/f1": 0.7, "loss": 0.25, "note": "/tmp/x"}')
     (made / "runs/control/train.log").write_text("saved to /tmp/tmpab12cd_3/adapter\n")
     made.add("control/log", "log", "runs/control/train.log")

@@ -15,10 +15,12 @@ from pathlib import Path
 
 import hugging_face
 import torch
+import training_states
 from campaigns import LAST, WEIGHTS, tensors
 from safetensors.torch import load_file, save_file
 from torch.serialization import get_crc32_options, set_crc32_options
 
+from pytest_campaign.findings import Level
 from pytest_campaign.formats.base import Depth
 
 from . import Asked, Verdict, Written, faulty, sound
@@ -723,3 +725,169 @@ def an_adapter_without_its_base(made: Written) -> None:
 def a_model_that_is_rebuilt(made: Written) -> None:
     made.add("control/model", "checkpoint", MODEL, reload={"depth": "model"})
     hugging_face.model(made / MODEL)
+
+
+# ---- states of trainings ------------------------------------------------------------------------------------
+
+
+POINT = "runs/control/state"
+
+
+def a_state(made: Written, purpose: str, ranks: int = 1) -> Path:
+    """A folder of accelerate's save_state, delivered for a purpose."""
+    made.add("control/state", "checkpoint", POINT, purpose=purpose)
+    return training_states.accelerate(made / POINT, ranks=ranks)
+
+
+@faulty("reload.ranks", "control/state", POINT)
+def the_random_state_of_the_second_process_is_missing(made: Written) -> None:
+    made.run("control")["world_size"] = 2
+    a_state(made, "resume")
+
+
+@sound("reload.ranks", "control/state")
+def the_random_states_of_both_processes(made: Written) -> None:
+    made.run("control")["world_size"] = 2
+    a_state(made, "resume", ranks=2)
+
+
+@faulty("reload.ranks", "control/state", f"{POINT}/global_step9")
+def the_other_node_is_missing_and_no_file_says_so(made: Written) -> None:
+    made.run("control")["world_size"] = 4
+    made.add("control/state", "checkpoint", POINT, purpose="resume")
+    training_states.zero(made / POINT, 9, silent=True)
+
+
+@sound("reload.ranks", "control/state")
+def every_node_is_there(made: Written) -> None:
+    made.run("control")["world_size"] = 4
+    made.add("control/state", "checkpoint", POINT, purpose="resume")
+    training_states.zero(made / POINT, 9, ranks=2, parallel=2, silent=True)
+
+
+@faulty("reload.ranks", "control/state", POINT, level=Level.WARNING, verdict=Verdict.ACCEPTED, campaign=Verdict.ACCEPTED)
+def a_random_state_is_missing_beside_a_model(made: Written) -> None:
+    made.run("control")["world_size"] = 2
+    hugging_face.model(a_state(made, "inference"))
+
+
+@faulty("reload.ranks", "control/state", POINT)
+def a_random_state_is_missing_and_a_model_beside_it_is_no_excuse(made: Written) -> None:
+    made.run("control")["world_size"] = 2
+    hugging_face.model(a_state(made, "resume"))
+
+
+@faulty("reload.ranks", "control/state", POINT, level=Level.WARNING, verdict=Verdict.ACCEPTED, campaign=Verdict.ACCEPTED)
+def random_states_of_more_processes_than_there_were(made: Written) -> None:
+    made.run("control")["world_size"] = 2
+    a_state(made, "resume", ranks=3)
+
+
+@sound("reload.ranks", "control/state")
+def one_process_wrote_for_all(made: Written) -> None:
+    made.run("control")["world_size"] = 8
+    made.add("control/state", "checkpoint", POINT, purpose="resume")
+    training_states.distributed(made / POINT)
+
+
+@faulty("reload.no-model", "control/state", POINT)
+def the_state_of_a_training_for_inference(made: Written) -> None:
+    a_state(made, "inference")
+
+
+@sound("reload.no-model", "control/state")
+def the_state_of_a_training_to_resume_from(made: Written) -> None:
+    a_state(made, "resume")
+
+
+@sound("reload.no-model", "control/state")
+def the_state_of_a_training_with_the_model_beside_it(made: Written) -> None:
+    hugging_face.model(a_state(made, "inference"))
+
+
+@sound("reload.no-model", "control/weights")
+def the_weights_out_of_the_state_by_themselves(made: Written) -> None:
+    training_states.accelerate(made / POINT)
+    made.add("control/weights", "checkpoint", f"{POINT}/model.safetensors", purpose="inference")
+
+
+@faulty("reload.no-model", "control/state", POINT)
+def only_the_optimizer_for_inference(made: Written) -> None:
+    _, optimizer = training_states.trained()
+    torch.save(optimizer.state_dict(), made / f"{POINT}/opt.pt")
+    torch.save(torch.optim.lr_scheduler.StepLR(optimizer, 3).state_dict(), made / f"{POINT}/schedule.pt")
+    torch.save({"cpu": torch.get_rng_state()}, made / f"{POINT}/rng_state.pth")
+    made.add("control/state", "checkpoint", POINT, purpose="inference")
+
+
+@sound("reload.no-model", "control/state")
+def weights_of_ones_own_beside_the_optimizer(made: Written) -> None:
+    model, optimizer = training_states.trained()
+    torch.save(optimizer.state_dict(), made / f"{POINT}/opt.pt")
+    torch.save(model.state_dict(), made / f"{POINT}/net.pt")
+    made.add("control/state", "checkpoint", POINT, purpose="inference")
+
+
+@faulty("reload.no-model", "control/state", POINT)
+def the_shards_of_deepspeed_for_inference(made: Written) -> None:
+    training_states.zero(made / POINT)
+    made.add("control/state", "checkpoint", POINT, purpose="inference")
+
+
+@sound("reload.no-model", "control/last")
+def a_home_made_checkpoint_for_inference(made: Written) -> None:
+    made.deliverable("control/last")["purpose"] = "inference"
+
+
+@sound("reload.no-model", "control/state")
+def a_distributed_checkpoint_of_a_model_for_inference(made: Written) -> None:
+    training_states.distributed(made / POINT)
+    made.add("control/state", "checkpoint", POINT, purpose="inference")
+
+
+@faulty("reload.shard-missing", "control/state", f"{POINT}/__1_0.distcp")
+def the_file_of_a_rank_is_missing(made: Written) -> None:
+    training_states.by_ranks(made / POINT)
+    (made / f"{POINT}/__1_0.distcp").unlink()
+    made.add("control/state", "checkpoint", POINT, purpose="resume")
+
+
+@sound("reload.shard-missing", "control/state")
+def a_file_of_every_rank(made: Written) -> None:
+    training_states.by_ranks(made / POINT)
+    made.add("control/state", "checkpoint", POINT, purpose="resume")
+
+
+@faulty("reload.shard-index", "control/state", f"{POINT}/latest")
+def latest_names_a_step_that_is_not_there(made: Written) -> None:
+    training_states.zero(made / POINT, 800)
+    (made / f"{POINT}/latest").write_text("global_step1000")
+    made.add("control/state", "checkpoint", POINT, purpose="resume")
+
+
+@sound("reload.shard-index", "control/state")
+def latest_names_one_of_two_steps(made: Written) -> None:
+    training_states.zero(made / POINT, 400)
+    training_states.zero(made / POINT, 800)
+    made.add("control/state", "checkpoint", POINT, purpose="resume")
+
+
+@faulty("reload.shard-index", "control/state", f"{POINT}/latest", level=Level.WARNING, verdict=Verdict.ACCEPTED,
+        campaign=Verdict.ACCEPTED)
+def the_shards_were_left_out_beside_a_model(made: Written) -> None:
+    hugging_face.model(made / POINT)
+    (made / f"{POINT}/latest").write_text("global_step800")
+    made.add("control/state", "checkpoint", POINT, purpose="inference")
+
+
+@faulty("reload.no-weights", "control/state", f"{POINT}/last.ckpt")
+def a_lightning_checkpoint_without_its_model(made: Written) -> None:
+    torch.save({"epoch": 0, "global_step": 2, "pytorch-lightning_version": "2.6.6", "loops": {}}, made / f"{POINT}/last.ckpt")
+    made.add("control/state", "checkpoint", f"{POINT}/last.ckpt")
+
+
+@sound("reload.no-weights", "control/state")
+def a_lightning_checkpoint(made: Written) -> None:
+    torch.save({"epoch": 0, "global_step": 2, "pytorch-lightning_version": "2.6.6", "state_dict": tensors()},
+               made / f"{POINT}/last.ckpt")
+    made.add("control/state", "checkpoint", f"{POINT}/last.ckpt", format="lightning")

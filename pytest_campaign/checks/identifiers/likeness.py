@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import posixpath
 from collections.abc import Iterator, Mapping
 
 from ...campaign import Campaign, Deliverable, Run
+from ...file_names import in_tool_folder
 from ...findings import Finding, Level
+from ...inventory import FILE, Entry
 from ...parameters import Parameters, differences
 from ...text import listed, number, shown
 from ..base import Evidence
 from . import rules
-from .origins import STEP
+from .origins import STEP, innermost
+
+_WEIGHTS = frozenset({"model.safetensors", "adapter_model.safetensors"})
+_LONGEST_HEADER = 16 << 20
 
 
 def check(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
@@ -21,6 +29,7 @@ def check(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
             yield rules.REPEAT.finding(f"run {run.id} repeats {run.repeat_of}: their outputs count once", path=run.place.file,
                                        pointer=run.place.pointer, remedy="none")
     yield from _parameters(campaign, evidence)
+    yield from _tensors(campaign, evidence)
 
 
 def _copies(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
@@ -37,6 +46,48 @@ def _copies(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
             remedy="look for the run's own output while the machine is still there" if suspicious else "none")
 
 
+def _tensors(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
+    """Steps of one training whose safetensors files list other tensors than the step before."""
+    groups: dict[tuple[str, str], list[Entry]] = {}
+    for entry in campaign.inventory.entries:
+        folder, name = posixpath.split(entry.path)
+        if entry.kind == FILE and name in _WEIGHTS and STEP.search(folder) and not in_tool_folder(entry.path):
+            groups.setdefault((posixpath.dirname(folder), name), []).append(entry)
+    for entries in groups.values():
+        headers = [(entry, header) for entry in entries if (header := _header(evidence, entry)) is not None]
+        headers.sort(key=lambda item: _step(item[0]))
+        for (before, wanted), (entry, header) in itertools.pairwise(headers):
+            lost, new = sorted(wanted.keys() - header.keys()), sorted(header.keys() - wanted.keys())
+            other = sorted(name for name in wanted.keys() & header.keys() if wanted[name] != header[name])
+            if not (lost or new or other):
+                continue
+            parts = [f"{number(len(names), 'tensor')} {what} ({listed(names, 3)})"
+                     for names, what in ((lost, "less"), (new, "more"), (other, "of another type or shape")) if names]
+            owner = innermost(campaign, entry.path)
+            if owner is None or not campaign.aborted(owner.run):
+                yield rules.OTHER_TENSORS.finding(
+                    f"compared with {before.path}: {', '.join(parts)}", path=entry.path, pointer=(lost + new + other)[0],
+                    deliverable=owner.id if owner else None, observed=number(len(header), "tensor"),
+                    expected=number(len(wanted), "tensor"), remedy="save it again, or take the checkpoint before")
+
+
+def _step(entry: Entry) -> int:
+    step = STEP.search(posixpath.dirname(entry.path))
+    return int(step[1]) if step else 0
+
+
+def _header(evidence: Evidence, entry: Entry) -> Mapping[str, tuple[object, object]] | None:
+    """Type and shape of each tensor of a safetensors file; None when it has no header that can be read."""
+    try:
+        length = int.from_bytes(evidence.head(entry)[:8], "little")
+        if length > _LONGEST_HEADER:
+            return None
+        header = json.loads(evidence.content(entry, 8 + length)[8:])
+        return {name: (value["dtype"], value["shape"]) for name, value in header.items() if name != "__metadata__"}
+    except (OSError, ValueError, RecursionError, AttributeError, TypeError, KeyError):
+        return None  # the reload says what is wrong with it
+
+
 def _related(campaign: Campaign, one: Deliverable, other: Deliverable) -> bool:
     """Whether one run repeats or was resumed from the other, or both repeat the same one."""
     runs = [campaign.runs.get(deliverable.run or "") for deliverable in (one, other)]
@@ -48,6 +99,7 @@ def _related(campaign: Campaign, one: Deliverable, other: Deliverable) -> bool:
 def _parameters(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
     known = evidence.parameters(campaign)
     delivering = {deliverable.run for deliverable in campaign.deliverables}
+    delivered = {deliverable.path for deliverable in campaign.deliverables if deliverable.kind == "parameters"}
     for run in campaign.runs.values():
         own = known.get(run.id)
         if own is None:
@@ -55,11 +107,11 @@ def _parameters(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
                 yield rules.NO_PARAMETERS.finding(
                     f"run {run.id} has no parameters, and {listed(known)} {'has' if len(known) == 1 else 'have'}",
                     path=run.place.file, pointer=run.place.pointer, remedy=f"name the file in parameters of run {run.id}")
-        elif own.fault is not None:
+        elif own.fault is not None and own.path not in delivered:  # of a deliverable the check of the data says it
             yield rules.UNREADABLE_PARAMETERS.finding(
                 f"the parameters of run {run.id} cannot be read: {own.fault}", path=own.path,
                 remedy="write them as JSON, YAML, TOML or INI")
-        else:
+        elif own.fault is None:
             yield from _seed(run, own)
     yield from _variants(campaign, known)
 

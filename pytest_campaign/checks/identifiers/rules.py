@@ -143,6 +143,17 @@ TWO_CONFIGURATIONS = Rule("identifiers.two-configurations", Level.ERROR, """
 
     Fix: give the corrected run an id of its own, which `supersedes` the old one.
     """)
+OTHER_TENSORS = Rule("identifiers.other-tensors", Level.WARNING, """
+    Two checkpoints of one training hold different tensors.
+
+    The steps of a training have the same tensors with the same types and shapes. Where one of them differs, something was
+    left out or renamed in the save, or it is a checkpoint of another model.
+
+    Usual causes: a wrapper (compile, DDP) that was taken off for one save only; a gather that left parameters out; a
+    layer that was added when the training was started again.
+
+    Fix: save it again, or take the checkpoint before; another model is another run.
+    """, at_source=True)
 COPY = Rule("identifiers.copy", Level.WARNING, """
     Two deliverables hold the same bytes.
 

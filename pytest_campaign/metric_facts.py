@@ -1,0 +1,496 @@
+"""What is learned of a file of metrics in one pass: what is not a number, how its steps run, what an abort rule would forbid."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import json
+import math
+import operator
+import re
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from . import record_facts
+from .campaign import AbortRule
+from .key_sums import SHOWN
+from .readers import event_files, json_lines, whole_json
+from .readers.event_files import Scalar
+from .readers.rows import Header, Item, Row, Where
+from .readers.strict_json import Fault, pointer_to
+from .record_facts import Open, Places
+
+DEEPEST = 64
+MOST_SERIES = 100_000
+_MOST_LAYOUTS = 10_000
+_MOST_LABELS = 64  # different texts in one field; with more it is no name of a series (a time, a message)
+_MOST_STEPS = 1000
+_MOST_HEADS = 20  # records in which a history has its first step
+_STEPS = ("step", "global_step", "trainer/global_step", "_step", "steps", "iteration", "iter", "iters", "train_step", "update",
+          "num_updates")
+_BATCHES = ("batch", "batch_idx")  # steps beside an epoch; elsewhere the size of a batch
+_EPOCHS = ("epoch", "epochs", "epoch_num", "current_epoch")
+_PARTS = frozenset({  # their numbers tell series apart
+    "rank", "local_rank", "global_rank", "worker", "process", "device", "gpu", "fold", "seed", "run", "trial", "task", "layer",
+    "group", "param_group", "class", "label", "version"})
+_NOT_METRICS = frozenset({"time", "timestamp", "wall_time", "date", "datetime", "created_at", "_timestamp", "_runtime"})
+# Settings that a file of metrics repeats, and what describes it; null is right there.
+_SETTINGS = re.compile(
+    r"(?:.*[_-])?(?:configs?|args|arguments|kwargs|hparams|hyperparameters|parameters|settings|options|env|environment|metadata"
+    r"|versions?|name|id|path|url|hash|sha|commit|revision|reason|comment|description|template|instruction|checkpoint|limit"
+    r"|epoch|step|iteration|index)"
+    r"|config_\w+|trial_\w+|params|meta|info|model_info|n-shot|n-samples|higher_is_better|task_hashes|group_subtasks|tags?|notes?"
+    r"|error|message|date|time|seed|device|dtype|fewshot_as_multiturn", re.I)
+_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne}
+_SOFT = re.compile(r"(?:.*[/_.])?grad_?norm\w*", re.I)  # infinite in steps that a loss scaler skips
+_LIMITS = re.compile(r"limit|(?:max|num)_(?:eval_|predict_|test_)?samples|limit_(?:test|val|eval)_batches|fast_dev_run")
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What the documents say of metrics: names that may be null, and the abort rules of their run."""
+
+    nullable: frozenset[str] = frozenset()
+    rules: tuple[AbortRule, ...] = ()
+    alone: bool = True  # whether the file is the deliverable; what lies in a folder is no metric by being there
+
+
+@dataclasses.dataclass
+class Steps:
+    """How the steps of a history run; ``stride`` is the usual distance of two."""
+
+    name: str
+    first: float
+    first_at: Where
+    last: float
+    seen: list[float] = dataclasses.field(default_factory=list)
+    within_epochs: bool = False
+
+    @property
+    def stride(self) -> float:
+        distances = [later - earlier for earlier, later in zip(self.seen, self.seen[1:], strict=False) if later > earlier]
+        return statistics.median(distances) if distances else 0.0
+
+
+@dataclasses.dataclass
+class MetricFacts:
+    """One file of metrics. ``faults`` are the first of each kind, ``counts`` how many of each kind there are.
+
+    ``forbidden`` are the abort rules that hold, each with the record at which it does. ``limited`` are settings by which only a
+    part was evaluated.
+    """
+
+    faults: list[Fault] = dataclasses.field(default_factory=list)
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    names: tuple[str, ...] | None = None
+    rows: int = 0
+    numbers: int = 0
+    null: Places = dataclasses.field(default_factory=Places)
+    not_finite: Places = dataclasses.field(default_factory=Places)
+    restarts: Places = dataclasses.field(default_factory=Places)
+    repeats: Places = dataclasses.field(default_factory=Places)
+    limited: Places = dataclasses.field(default_factory=Places)
+    empty_columns: list[str] = dataclasses.field(default_factory=list)
+    forbidden: list[tuple[AbortRule, Where, str]] = dataclasses.field(default_factory=list)
+    steps: Steps | None = None
+
+    def fault(self, fault: Fault) -> None:
+        """Something that is wrong with the file."""
+        self.counts[fault.kind] = self.counts.get(fault.kind, 0) + 1
+        if self.counts[fault.kind] <= SHOWN:
+            self.faults.append(fault)
+
+
+def readable(path: str) -> bool:
+    """Whether a file of metrics with such a name is read."""
+    return record_facts.readable(path) or event_files.NAME.search(path) is not None
+
+
+def gather(path: str, size: int, opened: Open, wanted: Wanted) -> MetricFacts:
+    """The facts of one file whose name is `readable`. OSError as by ``opened``."""
+    gathering = _Gathering(path, wanted)
+    if event_files.NAME.search(path):
+        with opened() as stream:
+            for item in event_files.scalars(stream):
+                gathering.scalar(item)
+    elif record_facts.suffix(path) != "json":
+        for record in record_facts.read(path, size, opened, record_facts.Columns()):
+            gathering.item(record)
+    elif record_facts.holds_lines(opened):
+        _lines(gathering, opened)
+    elif path.rpartition("/")[2] == "trainer_state.json":
+        gathering.lenient = True
+        _document(gathering, _lenient(size, opened))
+    else:
+        _document(gathering, record_facts.document(size, opened))
+    return gathering.done()
+
+
+def _lines(gathering: _Gathering, opened: Open) -> None:
+    """JSON Lines in a file that is called ``.json``: a history; two results one after the other are no document."""
+    with opened() as stream:
+        first = [item.value for item in itertools.islice(json_lines.records(stream), _MOST_HEADS) if isinstance(item, Row)]
+    layouts = [_layout(tuple(value)) for value in first if isinstance(value, dict)]
+    if not any(layout.step or layout.epoch for layout in layouts):
+        gathering.facts.rows = 1
+        gathering.facts.fault(Fault("joined", "two documents in one file", 2, 1, None, "text after the first one",
+                                    "one document, or a history with a step in each record"))
+        return
+    with opened() as stream:
+        for item in json_lines.records(stream):
+            gathering.item(item)
+
+
+def _lenient(size: int, opened: Open) -> Any:
+    """A framework's own document, in which NaN has its place."""
+    if size > record_facts.LARGEST_DOCUMENT:
+        return record_facts.document(size, opened)
+    with opened() as stream:
+        data = record_facts.whole(stream, size)
+    try:
+        return json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return record_facts.document(size, opened)
+
+
+def _document(gathering: _Gathering, value: Any) -> None:
+    if isinstance(value, record_facts.Faults):
+        for fault in value.faults:
+            gathering.facts.fault(fault)
+        return
+    if isinstance(value, dict) and gathering.lenient:
+        value = {"log_history": value.get("log_history", [])}
+    history = [item for item in whole_json.records(value, (), None) if isinstance(item, Row) and isinstance(item.value, dict)]
+    rows = isinstance(value, list) or (isinstance(value, dict) and _has_list(value)) or _of_columns(value)
+    if rows and any(_layout(tuple(item.value)).step or _layout(tuple(item.value)).epoch for item in history):
+        for item in history:
+            gathering.item(item)
+        value = {name: item for name, item in value.items() if not isinstance(item, list)} if isinstance(value, dict) else {}
+    if not isinstance(value, (dict, list)):
+        value = {"": value}
+    gathering.facts.rows += bool(value)
+    gathering.tree(value)
+
+
+def _has_list(value: Mapping[str, Any]) -> bool:
+    return sum(isinstance(item, list) and bool(item) and isinstance(item[0], dict) for item in value.values()) == 1
+
+
+def _of_columns(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and all(isinstance(item, list) for item in value.values())
+
+
+class _Layout(NamedTuple):
+    """What the fields of a record are: the step, the epoch, and the names of the others."""
+
+    step: str | None
+    epoch: str | None
+    others: tuple[str, ...]
+
+
+@functools.lru_cache(_MOST_LAYOUTS)
+def _layout(names: tuple[str, ...]) -> _Layout:
+    lower = {str(name).lower(): name for name in reversed(names)}
+    epoch = next((lower[name] for name in _EPOCHS if name in lower), None)
+    steps = _STEPS if epoch is None else _STEPS + _BATCHES
+    step = next((lower[name] for name in steps if name in lower), None)
+    return _Layout(step, epoch, tuple(name for name in names if name not in (step, epoch) and name.lower() not in _NOT_METRICS
+                                      and name.lower() not in _STEPS))
+
+
+class _Cells:
+    """What the cells of one column of a table are."""
+
+    def __init__(self) -> None:
+        self.numbers = self.texts = 0
+        self.empty, self.not_finite = Places(), Places()
+
+
+class _Gathering:
+    """The facts of one file while it is gone through."""
+
+    def __init__(self, path: str, wanted: Wanted) -> None:
+        self.facts = MetricFacts()
+        self.lenient = False
+        self._epochs = 0
+        self._path, self._wanted = path, wanted
+        self._columns: dict[str, _Cells] = {}
+        self._labels: dict[str, set[str] | None] = {}  # the texts in a field; None when they are too many
+        self._last: dict[tuple[object, ...], tuple[float | None, float | None, Any]] = {}  # of each series: step, epoch, value
+        self._constants: dict[str, tuple[float, int]] = {}  # fields that kept their value since the history began, and how often
+        self._streaks: dict[tuple[object, ...], int] = {}
+        self._told: set[str] = set()
+
+    @property
+    def is_history(self) -> bool:
+        """Whether a record had a step or an epoch."""
+        return self.facts.steps is not None or self._epochs > 0
+
+    def done(self) -> MetricFacts:
+        """The facts, when everything was seen."""
+        for name, cells in self._columns.items():
+            if name in self._wanted.nullable:
+                continue
+            if not cells.texts:
+                self._merge(self.facts.not_finite, cells.not_finite)
+                if cells.numbers and not self.is_history:
+                    self._merge(self.facts.null, cells.empty)
+            if name and not cells.texts and not cells.numbers and self.facts.rows:
+                self.facts.empty_columns.append(name)
+        return self.facts
+
+    @staticmethod
+    def _merge(places: Places, more: Places) -> None:
+        places.count += more.count
+        places.first = (places.first + more.first)[:SHOWN]
+
+    # ---- documents -------------------------------------------------------------------------------------------
+
+    def tree(self, value: Any) -> None:
+        """The numbers of a document, wherever they stand."""
+        if isinstance(value, dict):
+            self._limits(value)
+            if isinstance(value.get("results"), dict) and ("config" in value or "configs" in value or "config_general" in value):
+                value = {name: value[name] for name in ("results", "groups") if name in value}  # an evaluation harness
+        for keys, item in leaves(value):
+            self._leaf(keys, item, Where(self._path, None, pointer_to(keys)))
+
+    def _leaf(self, keys: tuple[str, ...], value: Any, where: Where) -> None:
+        name = next((key for key in reversed(keys) if not key.isdigit()), "")
+        if _may_be_null(keys, self._wanted.nullable):
+            self.facts.numbers += type(value) in (int, float)
+            return
+        if value is None:
+            if not any(_SETTINGS.fullmatch(key) for key in keys):
+                self.facts.null.add(where, name)
+            return
+        number = _number(value)
+        if number is None:
+            return
+        self.facts.numbers += 1
+        if not math.isfinite(number) and not self.lenient and not any(_SETTINGS.fullmatch(key) for key in keys[:-1]):
+            self.facts.not_finite.add(where, f"{name} is {value}")
+        self._rules((name,), ("", name), number, where)
+
+    def _limits(self, document: Mapping[str, Any]) -> None:
+        """What says that only a part of the data was evaluated."""
+        for keys, value in leaves(document):
+            where = Where(self._path, None, pointer_to(keys))
+            of_settings = any(_SETTINGS.fullmatch(key) for key in keys[:-1]) or (len(keys) == 1 and keys[-1] != "num_samples")
+            if of_settings and _LIMITS.fullmatch(keys[-1]) and _limits(keys[-1], value):
+                self.facts.limited.add(where, f"{keys[-1]} is {value}")
+        samples = document.get("n-samples")
+        for task, counts in samples.items() if isinstance(samples, dict) else ():
+            match counts:
+                case {"original": int(original), "effective": int(effective)} if effective < original:
+                    self.facts.limited.add(Where(self._path, None, pointer_to(("n-samples", task))),
+                                           f"{task}: {effective:,} of {original:,} samples")
+
+    # ---- records ---------------------------------------------------------------------------------------------
+
+    def item(self, item: Item) -> None:
+        """The next record, or what is wrong with it."""
+        if isinstance(item, Fault):
+            self.facts.fault(item)
+        elif isinstance(item, Header):
+            self.facts.names = item.names
+            self._columns = {name: _Cells() for name in _layout(item.names).others}
+        else:
+            self.facts.rows += 1
+            where = Where(self._path, item.line, item.pointer)
+            if isinstance(item.value, dict):
+                self._record(item.value, where)
+            elif self._wanted.alone:
+                for keys, value in leaves(item.value):
+                    self._leaf(keys, value, where)
+
+    def scalar(self, item: Scalar | Fault) -> None:
+        """The next value of an event file."""
+        if isinstance(item, Fault):
+            self.facts.fault(item)
+            return
+        self.facts.rows += 1
+        self.facts.numbers += 1
+        where = Where(self._path, None, f"/{item.record}")
+        if not math.isfinite(item.value) and item.tag not in self._wanted.nullable and not _SOFT.fullmatch(item.tag):
+            self.facts.not_finite.add(where, f"{item.tag} is {item.value} at step {item.step:,}")
+        self._see_step("step", item.step, where)
+        self._series((item.tag,), item.step, None, item.value, where)
+        self._rules((item.tag,), (item.tag,), item.value, where)
+
+    def _record(self, record: Mapping[str, Any], where: Where) -> None:
+        layout = _layout(tuple(record))
+        step = _number(record[layout.step]) if layout.step is not None else None
+        epoch = _number(record[layout.epoch]) if layout.epoch is not None else None
+        self._epochs += epoch is not None
+        if layout.step is not None and step is not None and math.isfinite(step):
+            self._see_step(layout.step, step, where)
+        table = self.facts.names is not None and where.line is not None
+        values: list[tuple[str, float]] = []
+        labels: list[object] = []
+        for name in layout.others:
+            value = record[name]
+            if table and isinstance(value, str) and name in self._columns:
+                value = self._cell(self._columns[name], name, value, where)
+            if isinstance(value, (dict, list)):
+                for keys, leaf in leaves(value, (name,)):
+                    self._leaf(keys, leaf, where)
+                    number = _number(leaf)
+                    if number is not None:
+                        values.append(("/".join(keys), number))
+                continue
+            number = _number(value)
+            if name.lower() in _PARTS or (number is None and isinstance(value, str)):
+                labels.append(self._label(name, str(value)))
+            elif number is not None:
+                values.append((name, number))
+            if not table and (self._wanted.alone or step is not None or epoch is not None):
+                self._leaf_of_record(name, value, number, where)
+        self.facts.numbers += len(values)
+        if self._is_another_run(values):
+            self._last.clear()
+        for name, number in values:
+            if step is not None or epoch is not None:
+                self._series((name, *labels), step, epoch, number, where)
+            self._rules((name, *(label for label in labels if isinstance(label, str))), (name, *labels), number, where)
+
+    def _is_another_run(self, values: Sequence[tuple[str, float]]) -> bool:
+        """Whether a field that was constant so far has another value, as a setting has in the rows of the next run."""
+        known = ((number, *self._constants.get(name, (number, 0))) for name, number in values)
+        changed = any(times > 1 and before != number for number, before, times in known)
+        if changed:
+            self._constants.clear()
+        for name, number in values:
+            before, times = self._constants.get(name, (number, 0))
+            self._constants[name] = (number, times + 1) if before == number else (math.nan, 0)
+        return changed
+
+    def _leaf_of_record(self, name: str, value: Any, number: float | None, where: Where) -> None:
+        if name in self._wanted.nullable or _SETTINGS.fullmatch(name):
+            return
+        if value is None:
+            self.facts.null.add(where, name)
+        elif number is not None and not math.isfinite(number) and not self.lenient:
+            self.facts.not_finite.add(where, f"{name} is {value}")
+
+    def _cell(self, cells: _Cells, name: str, text: str, where: Where) -> Any:
+        text = text.strip()
+        if not text:
+            cells.empty.add(where, name)
+            return ""
+        number = _number(text)
+        if number is None:
+            cells.texts += 1
+            return text
+        cells.numbers += 1
+        if not math.isfinite(number):
+            cells.not_finite.add(where, f"{name} is {text}")
+        return number
+
+    def _label(self, name: str, text: str) -> str | None:
+        """A text that tells series apart; None in a field with too many different ones."""
+        known = self._labels.setdefault(name, set())
+        if known is None:
+            return None
+        known.add(text[:200])
+        if len(known) > _MOST_LABELS:
+            self._labels[name] = None
+            return None
+        return text[:200]
+
+    # ---- series ----------------------------------------------------------------------------------------------
+
+    def _see_step(self, name: str, step: float, where: Where) -> None:
+        if self.facts.steps is None:
+            self.facts.steps = Steps(name, step, where, step, [step])
+            return
+        steps = self.facts.steps
+        if step > steps.last and len(steps.seen) < _MOST_STEPS:
+            steps.seen.append(step)
+        steps.last = max(steps.last, step)
+        if step < steps.first:
+            steps.first, steps.first_at = step, where
+
+    def _series(self, series: tuple[object, ...], step: float | None, epoch: float | None, value: float, where: Where) -> None:
+        if series not in self._last and len(self._last) >= MOST_SERIES:
+            return
+        before, epoch_before, value_before = self._last.get(series, (None, None, None))
+        self._last[series] = step, epoch, value
+        later_epoch = epoch is not None and epoch_before is not None and epoch > epoch_before
+        if step is None or before is None:
+            if epoch is not None and epoch_before is not None and epoch < epoch_before:
+                self._back(f"from epoch {epoch_before:g} to {epoch:g}", where)
+        elif step < before:
+            if later_epoch:
+                assert self.facts.steps is not None
+                self.facts.steps.within_epochs = True
+            else:
+                self._back(f"from step {before:,.10g} to {step:,.10g}", where)
+        elif step == before and not later_epoch and value != value_before:
+            self.facts.repeats.add(where, f"{series[0]} of step {step:,.10g}")
+
+    def _back(self, text: str, where: Where) -> None:
+        if text not in self._told and len(self._told) < _MOST_STEPS:
+            self._told.add(text)
+            self.facts.restarts.add(where, text)
+
+    def _rules(self, names: Sequence[str], series: tuple[object, ...], number: float, where: Where) -> None:
+        for rule in self._wanted.rules:
+            if rule.metric not in names:
+                continue
+            key = (rule.id, *series)
+            self._streaks[key] = self._streaks.get(key, 0) + 1 if holds(rule, number) else 0
+            if self._streaks[key] == rule.for_steps and all(rule is not told for told, *_ in self.facts.forbidden):
+                self.facts.forbidden.append((rule, where, f"{number:g}"))
+
+
+def holds(rule: AbortRule, number: float) -> bool:
+    """Whether a value fulfils the comparison of an abort rule."""
+    if rule.op == "not_finite":
+        return not math.isfinite(number)
+    return rule.op is not None and rule.value is not None and _COMPARISONS[rule.op](number, rule.value)
+
+
+def leaves(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value in a document that is no object and no list, with the keys that lead to it."""
+    waiting: list[tuple[tuple[str, ...], Any]] = [(above, value)]
+    while waiting:
+        keys, value = waiting.pop()
+        if isinstance(value, dict) and len(keys) < DEEPEST:
+            waiting += [((*keys, str(key)), item) for key, item in reversed(value.items())]
+        elif isinstance(value, list) and len(keys) < DEEPEST:
+            waiting += [((*keys, str(at)), value[at]) for at in range(len(value) - 1, -1, -1)]
+        elif keys:
+            yield keys, value
+
+
+def _number(value: Any) -> float | None:
+    """The number that a value is or that its text says; None for all others, and for texts such as ``1_000``."""
+    if type(value) in (int, float):
+        try:
+            return float(value)
+        except OverflowError:
+            return None
+    if isinstance(value, str) and len(value) <= 64 and "_" not in value:
+        try:
+            return float(value)
+        except ValueError:
+            return None
+    return None
+
+
+def _limits(name: str, value: Any) -> bool:
+    """Whether a setting limits an evaluation: a number of samples, a share below all, a switch that is on."""
+    if name == "fast_dev_run" or isinstance(value, bool):
+        return name == "fast_dev_run" and value not in (False, 0, None)
+    if name.endswith("_batches"):
+        return (isinstance(value, (int, float)) and value not in (1.0, -1)) or (isinstance(value, float) and value < 1.0)
+    return isinstance(value, (int, float)) and value > 0
+
+
+def _may_be_null(keys: Sequence[str], nullable: frozenset[str]) -> bool:
+    names = [key for key in keys if not key.isdigit()]
+    return not nullable.isdisjoint({*names, "/".join(names), ".".join(names)})
