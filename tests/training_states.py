@@ -161,8 +161,8 @@ def trainer(folder: Path, model: Any = None, *, steps: int = 1, save: int | None
     torch.manual_seed(3)
     rows = [{"input_ids": torch.randint(0, 60, (8,)), "labels": torch.randint(0, 60, (8,))} for _ in range(8)]
     settings = TrainingArguments(
-        os.fspath(folder), max_steps=steps, save_steps=save or steps, logging_steps=1, per_device_train_batch_size=2, report_to=[],
-        use_cpu=True, disable_tqdm=True, **arguments)
+        os.fspath(folder), max_steps=steps, save_steps=save or steps, logging_steps=1, per_device_train_batch_size=2,
+        report_to=[], use_cpu=True, disable_tqdm=True, **arguments)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the libraries about each other
         Trainer(model=hugging_face.llama() if model is None else model, train_dataset=rows, args=settings).train()

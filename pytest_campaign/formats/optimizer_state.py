@@ -54,8 +54,12 @@ class Optimizer:
 
 
 def training_parts(names: Iterable[str], stated: Mapping[tuple[str, ...], Any]) -> Sequence[str]:
-    """Which parts of a training's state an object seems to hold, by the names of its tensors and of its values."""
-    found = (any("param_groups" in chain or any(map(_OPTIMIZER_LIKE.search, chain[:2])) for chain in stated)
+    """Which parts of a training's state an object seems to hold, by the names of its tensors and its `plain_values`.
+
+    A setting (``optim: "adamw"``) is no optimizer.
+    """
+    found = (any("param_groups" in chain or (len(chain) == 1 and value is None and _OPTIMIZER_LIKE.search(chain[0]))
+                 for chain, value in stated.items())
              or any(name.rpartition(".")[2] in ("exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg")
                     or _OPTIMIZER_LIKE.search(name.partition(".")[0]) for name in names))
     return [OPTIMIZER] if found else []

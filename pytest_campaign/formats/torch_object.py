@@ -190,8 +190,8 @@ def rebuild(pickle: bytes, survey: Survey, names: Sequence[Name], path: str) -> 
 def plain_values(loaded: Any) -> Mapping[tuple[str, ...], Any]:
     """The numbers and short texts near the top of an object, by the keys that lead to them; lists of them as tuples.
 
-    Every key of the top is there, with None where something else stands. Numbers of a dict or a list are keys too, as text. Of a
-    stand-in the fields are taken or, if it has none (an enumeration), its argument.
+    Every key at the top of a dict is there, with None where something else stands. Numbers are keys too, as text. Of a stand-in
+    the fields are taken or, if it has none (an enumeration), its argument.
     """
     found: dict[tuple[str, ...], Any] = {}
     level: list[tuple[tuple[str, ...], Any]] = [((), loaded)]
@@ -206,7 +206,7 @@ def plain_values(loaded: Any) -> Mapping[tuple[str, ...], Any]:
                 if (name := _key(key)) is None:
                     continue
                 plain = _plain(value)
-                if plain is not None or not chain:
+                if plain is not None or (not chain and not isinstance(loaded, StandIn)):
                     found[*chain, name] = plain
                 if plain is None and isinstance(value, (dict, list, tuple, StandIn)):
                     below.append(((*chain, name), value))

@@ -292,7 +292,7 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
                     yield from _untrained(problem, campaign, deliverable)
                 elif not _rightly_without_tensors(problem, unit, holds):
                     eased = aside and training_state.eased(problem.kind)
-                    yield _problem(problem, Level.WARNING if eased else resume.level(problem.kind, reading, deliverable))
+                    yield _problem(problem, Level.WARNING if eased else resume.level(problem, reading, deliverable))
             yield from training_state.ranks(unit, reading, campaign, deliverable, aside)
             yield from _shallow(unit, reading, _asked_of(unit, units, required))
         if death is not None:

@@ -14,7 +14,7 @@ from ... import paths
 from ...campaign import WEIGHTS, Campaign, Deliverable
 from ...findings import Finding, Level
 from ...formats import trainer_state
-from ...formats.base import MODEL, OPTIMIZER, PROGRESS, RANDOM, SCHEDULE, ProblemKind, Reading, Unit
+from ...formats.base import MODEL, OPTIMIZER, PROGRESS, RANDOM, SCHEDULE, Problem, ProblemKind, Reading, Unit
 from ...inventory import Entry
 from . import rules
 from .training_state import INFERENCE, RESUME
@@ -38,14 +38,18 @@ _NAMED_EPOCH = re.compile(r"(^|[-_])epoch=(?P<epoch>[0-9]{1,15})(?=[-_.]|$)")
 _SHOWN = 3
 
 
-def level(kind: ProblemKind, reading: Reading, deliverable: Deliverable) -> Level | None:
-    """The level of a problem where it is not that of its rule: what only matters for resuming matters less elsewhere."""
-    if deliverable.purpose == INFERENCE:
-        if kind in _OF_RESUMING:
-            return Level.NOTE
-        if kind in _VALUES and reading.only_state and MODEL not in reading.parts:
-            return Level.WARNING
-    return Level.WARNING if kind in _OF_RESUMING and deliverable.purpose != RESUME else None
+def level(problem: Problem, reading: Reading, deliverable: Deliverable) -> Level | None:
+    """The level of a problem where it is not that of its rule: what only matters for resuming matters less elsewhere.
+
+    Nobody needs the arguments of a training to load or to resume it, and many projects have a class of their own for them.
+    """
+    kind, is_model = problem.kind, deliverable.purpose == INFERENCE
+    if kind in _OF_RESUMING and deliverable.purpose != RESUME:
+        return Level.NOTE if is_model else Level.WARNING
+    if kind in _VALUES and is_model and reading.only_state and MODEL not in reading.parts:
+        return Level.WARNING
+    is_arguments = posixpath.basename(problem.path) == trainer_state.ARGUMENTS
+    return Level.WARNING if kind is ProblemKind.FOREIGN_CLASS and is_arguments else None
 
 
 def check(
@@ -76,7 +80,8 @@ def check(
 def _missing(folder: str, files: Mapping[str, Entry], known: Mapping[Unit, Reading | None]) -> Iterator[Finding]:
     """The parts that a folder of the Trainer lacks. Under FSDP and DeepSpeed the optimizer lies in a folder below."""
     names = {posixpath.basename(path) for path, entry in files.items() if posixpath.dirname(path) == folder and entry.size}
-    below = {unit: reading for unit, reading in known.items() if unit.path != folder and paths.inside(unit.path, folder)}
+    below = {unit: reading for unit, reading in known.items()
+             if unit.is_folder and unit.path != folder and paths.inside(unit.path, folder)}
     found = {part for reading in below.values() for part in (reading.parts if reading is not None else [OPTIMIZER])}
     if any(unit.format == _DEEPSPEED for unit in (*below, *(unit for unit in known if unit.path == folder))):
         found |= {OPTIMIZER, SCHEDULE}

@@ -144,7 +144,8 @@ FOREIGN_CLASS = Rule("reload.foreign-class", Level.ERROR, """
     The file needs a class of a project to be loaded.
 
     The tensors were read through inert stand-ins, but whoever receives the file cannot load it without that
-    project at the same version, and loading it runs the project's code.
+    project at the same version, and loading it runs the project's code. A warning in `training_args.bin`, which nobody needs
+    to load or to resume.
 
     Usual causes: `torch.save(model)` instead of `torch.save(model.state_dict())`; a configuration object in the
     checkpoint.
