@@ -95,8 +95,10 @@ def containers(inventory: Inventory, units: Sequence[Unit]) -> Mapping[str, str]
     deliverables of their own.
     """
     units = unmistakable(units)
-    own = {unit.path: "adapter" if unit.format == ADAPTER else "checkpoint" for unit in units
-           if unit.is_folder and not _is_shell(unit, units)}
+    own: dict[str, str] = {}
+    for unit in units:
+        if unit.is_folder and not _is_shell(unit, units) and own.get(unit.path) != "adapter":
+            own[unit.path] = "adapter" if unit.format == ADAPTER else "checkpoint"
     for unit in units:
         folder = posixpath.dirname(unit.path)
         if not unit.is_folder and folder and any(inventory.exists(paths.join(folder, mark)) for mark in _MARKS):

@@ -331,7 +331,7 @@ class Files:
 
     def _job(self, campaign: Campaign, units: Sequence[Unit], depth: Depth, base: BaseFiles | None) -> Job:
         specs, digest = [], False
-        for path in dict.fromkeys(path for unit in units for path in unit.files):
+        for path in dict.fromkeys(path for unit in units for path in (*unit.files, *unit.beside)):
             entry = self._inventory.resolve(path)
             if entry is not None and entry.kind == FILE:
                 specs.append(FileSpec(path, entry.path, entry.device, entry.inode, entry.size, entry.mtime_ns))

@@ -50,7 +50,7 @@ class Snapshot:
         """One ASCII line of JSON, which every channel between processes carries unharmed."""
         return json.dumps({
             "inventory": self.inventory.to_json(),
-            "units": [dataclasses.astuple(unit) for unit in self.units],
+            "units": [dataclasses.asdict(unit) for unit in self.units],
             "unread": dict(self.unread),
             "documents": [_pack(document) for document in (self.manifest, self.plan, self.reviewer_plan)],
         })
@@ -63,7 +63,7 @@ class Snapshot:
         assert manifest is not None
         assert plan is not None
         return cls(Inventory.from_json(data["inventory"]),
-                   tuple(Unit(form, path, tuple(files), *flags) for form, path, files, *flags in data["units"]),
+                   tuple(Unit.from_json(unit) for unit in data["units"]),
                    data["unread"], manifest, plan, reviewer_plan)
 
 

@@ -40,7 +40,7 @@ def _store() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="hugging-face-")
 
 
-def _copy(key: str, target: Path, make: Callable[[Path], object]) -> Path:
+def copied(key: str, target: Path, make: Callable[[Path], object]) -> Path:
     """Make something once for each process, and copy it."""
     kept = Path(_store().name, key)
     if not kept.exists():
@@ -52,7 +52,7 @@ def _copy(key: str, target: Path, make: Callable[[Path], object]) -> Path:
 def model(target: Path, *, tied: bool = False, seed: int = 0, layers: int = 2, shards: bool = False) -> Path:
     """A saved model, without a tokenizer."""
     options: dict[str, Any] = {"max_shard_size": "4KB"} if shards else {}
-    return _copy(f"model-{tied}-{seed}-{layers}-{shards}", target,
+    return copied(f"model-{tied}-{seed}-{layers}-{shards}", target,
                  lambda folder: llama(tied=tied, seed=seed, layers=layers).save_pretrained(folder, **options))
 
 
@@ -90,7 +90,7 @@ def adapter(target: Path, *, trained: bool = True, name: str = "default", base: 
             warnings.simplefilter("ignore")
             made.save_pretrained(folder)
 
-    return _copy(f"adapter-{trained}-{name}-{base and id(base)}-{sorted(options.items())}", target, make)
+    return copied(f"adapter-{trained}-{name}-{base and id(base)}-{sorted(options.items())}", target, make)
 
 
 def change(file: Path, change: Callable[[Tensors], Tensors]) -> None:

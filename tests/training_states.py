@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hugging_face
 import torch
 
 
@@ -151,3 +152,30 @@ def accelerate(folder: Path, *, ranks: int = 1, safe: bool = True) -> Path:
         save_accelerator_state(os.fspath(folder), [], [], [], [], rank, 0)
     accelerator.free_memory()
     return folder
+
+
+def trainer(folder: Path, model: Any = None, *, steps: int = 1, save: int | None = None, **arguments: Any) -> Path:
+    """The last of the ``checkpoint-N`` that the Trainer of transformers leaves in ``folder`` after a few steps."""
+    from transformers import Trainer, TrainingArguments
+
+    torch.manual_seed(3)
+    rows = [{"input_ids": torch.randint(0, 60, (8,)), "labels": torch.randint(0, 60, (8,))} for _ in range(8)]
+    settings = TrainingArguments(
+        os.fspath(folder), max_steps=steps, save_steps=save or steps, logging_steps=1, per_device_train_batch_size=2,
+        report_to=[], use_cpu=True, disable_tqdm=True, **arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the libraries about each other
+        Trainer(model=hugging_face.llama() if model is None else model, train_dataset=rows, args=settings).train()
+    return folder / f"checkpoint-{steps}"
+
+
+def steps(target: Path, *, layers: int = 2, frozen: str = "no such part") -> Path:
+    """``checkpoint-2`` and ``checkpoint-4`` of one training; parameters with ``frozen`` in their names are not trained."""
+
+    def make(folder: Path) -> None:
+        model = hugging_face.llama(layers=layers)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad = frozen not in name
+        trainer(folder, model, steps=4, save=2)
+
+    return hugging_face.copied(f"steps-{layers}-{frozen}", target, make)

@@ -12,13 +12,30 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from .. import paths
 from . import hf_model, peft_adapter
-from .base import Candidate, Depth, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
+from .base import (
+    MODEL,
+    OPTIMIZER,
+    PROGRESS,
+    RANDOM,
+    SCHEDULE,
+    Candidate,
+    Depth,
+    Folder,
+    Format,
+    Placed,
+    Problem,
+    ProblemKind,
+    Reading,
+    Source,
+    Unit,
+)
 from .file_sets import combined, left_out
 from .model_files import MODEL_WEIGHTS, as_folder, form_of, read_parts, weight_parts
+from .optimizer_state import Peek, in_pieces, misfit, optimizer
 
 NAME = "accelerate state"
 _RANDOM = re.compile(r"random_states_(?P<rank>[0-9]{1,6})\.pkl")
@@ -28,6 +45,15 @@ _OWN = re.compile(
     rf"|model_[0-9]+\.safetensors|pytorch_model_[0-9]+\.bin|pytorch_model_fsdp(_[0-9]+)?\.bin"
     r"|(pytorch_model_fsdp|optimizer)(_[0-9]+)?_rank[0-9]{1,6}\.bin")
 
+_OPTIMIZER = re.compile(r"optimizer(_[0-9]+)?\.bin")
+_PARTS = {
+    MODEL: re.compile(r"(pytorch_)?model"),
+    OPTIMIZER: re.compile("optimizer"),
+    SCHEDULE: re.compile("scheduler"),
+    RANDOM: _RANDOM,
+    PROGRESS: re.compile("sampler|dl_state_dict|custom_checkpoint"),
+}
+
 
 def gather(folder: Folder) -> Iterator[Unit]:
     """The state in a folder with the random states of some process; what belongs to a model or an adapter there is left to it."""
@@ -36,7 +62,8 @@ def gather(folder: Folder) -> Iterator[Unit]:
     models = [path for unit in (*hf_model.gather(folder), *peft_adapter.gather(folder)) for path in unit.files]
     weights = [path for part in weight_parts(folder, MODEL_WEIGHTS) for path in part.files]
     own = [candidate.path for name, candidate in folder.candidates.items() if _OWN.fullmatch(name)]
-    yield Unit(NAME, folder.path, tuple(dict.fromkeys(path for path in (*sorted(own), *weights) if path not in models)))
+    yield Unit(NAME, folder.path, tuple(dict.fromkeys(path for path in (*sorted(own), *weights) if path not in models)),
+               beside=tuple(path for path in weights if path in models))
 
 
 def read(unit: Unit, source: Source) -> Reading:
@@ -46,8 +73,29 @@ def read(unit: Unit, source: Source) -> Reading:
     taken = {path for part in weights for path in part.files}
     rest = [_part(candidate) for candidate in folder.candidates.values() if candidate.path not in taken]
     random = [int(match["rank"]) for match in map(_RANDOM.fullmatch, folder.candidates) if match]
-    whole = combined(NAME, read_parts([*weights, *rest], source), [*_gaps(unit, folder, random)])
-    return dataclasses.replace(whole, ranks=len(random), only_state=True)
+    units = [*weights, *rest]
+    readings = dict(zip((part.path for part in units), read_parts(units, source), strict=True))
+    problems = [*_gaps(unit, folder, random), *_fit(unit, readings, source)]
+    names = [path.rpartition("/")[2] for path in readings]
+    return dataclasses.replace(
+        combined(NAME, readings.values(), problems), ranks=len(random), only_state=True,
+        parts=[part for part, pattern in _PARTS.items() if any(map(pattern.match, names))])
+
+
+def _fit(unit: Unit, readings: Mapping[str, Reading], source: Source) -> Iterator[Problem]:
+    """Whether the optimizers are those of the models; a hook of the training may save these elsewhere."""
+    beside = weight_parts(as_folder(dataclasses.replace(unit, files=unit.beside), source), MODEL_WEIGHTS)
+    found: dict[str, Placed] = {}
+    for path, reading in (*readings.items(), *zip((part.path for part in beside), read_parts(beside, Peek(source)), strict=True)):
+        if _PARTS[MODEL].match(path.rpartition("/")[2]):
+            if reading.depth is None or len(reading.layout) != reading.tensors:
+                return
+            found |= {f"{path}#{name}": placed for name, placed in reading.layout.items()}
+    for path, reading in readings.items():
+        if found and not in_pieces(found) and _OPTIMIZER.fullmatch(path.rpartition("/")[2]):
+            one = optimizer(reading, source)
+            if one is not None and (why := misfit([one], [placed.shape for placed in found.values()])):
+                yield Problem(ProblemKind.OPTIMIZER, path, *why)
 
 
 def _part(candidate: Candidate) -> Unit:

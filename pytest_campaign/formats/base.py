@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, Self
 
 
 class Depth(enum.IntEnum):
@@ -77,6 +77,10 @@ class ProblemKind(enum.StrEnum):
     NOT_REBUILT = "not-rebuilt"  # why the model was not rebuilt, although nothing is wrong with the files
     PYTHON_CODE = "python-code"  # compiled code of one version of Python, which loading has to run
     UNFINISHED = "unfinished"  # the writer marks a save as not finished
+    OPTIMIZER = "optimizer"  # the state of an optimizer that is not that of the model beside it
+    PROGRESS = "progress"  # counters of a training that contradict each other, or none that can be read
+    BEHIND = "behind"  # counters of a training that differ in a way that can have its reasons
+    NO_SCALER = "no-scaler"  # a training in half precision without the state of its scaler
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +109,10 @@ class FileFacts:
     sha256: str | None = None
 
 
+# What a training needs to go on.
+MODEL, OPTIMIZER, SCHEDULE, RANDOM, PROGRESS = PARTS = ("model", "optimizer", "schedule", "random state", "progress")
+
+
 @dataclasses.dataclass(frozen=True)
 class Placed:
     """One tensor: its type (as safetensors writes it) and shape, and where its values lie.
@@ -130,7 +138,8 @@ class Reading:
     ``bytes_read`` counts the bytes of tensor data that were looked at. ``layout`` are the tensors by name where the
     format knows them all, and ``stated`` the plain values near the top of a pickled object by their keys; both are for
     comparison inside the child and are not sent to the parent. ``ranks`` is of how many processes the state is there, None
-    where the format does not tell. ``only_state``: it holds no model but what a training needs to go on.
+    where the format does not tell. ``only_state``: it holds no model but what a training needs to go on. ``parts`` are the
+    `PARTS` of a training's state that were found, and ``step`` the number of steps after which it was saved, where it says so.
     """
 
     format: str
@@ -145,6 +154,8 @@ class Reading:
     stated: Mapping[tuple[str, ...], Any] = dataclasses.field(default_factory=dict)
     ranks: int | None = None
     only_state: bool = False
+    parts: Sequence[str] = ()
+    step: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +184,8 @@ class Unit:
 
     ``path`` names it (the file, the index of a set, or the folder); ``files`` are the regular files that belong to it, all
     relative to the campaign directory. ``hollow``: it has the configuration of a model and no weights. ``ambiguous``: such
-    content may be data of any kind (see `Format`).
+    content may be data of any kind (see `Format`). ``beside`` are files of other units that its reading looks at: their headers,
+    to compare.
     """
 
     format: str
@@ -181,10 +193,16 @@ class Unit:
     files: tuple[str, ...]
     hollow: bool = False
     ambiguous: bool = False
+    beside: tuple[str, ...] = ()
 
     @property
     def is_folder(self) -> bool:
         return self.path not in self.files
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The unit that ``dataclasses.asdict`` made plain data of."""
+        return cls(**{**data, "files": tuple(data["files"]), "beside": tuple(data["beside"])})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -272,6 +290,8 @@ def from_json(data: Any) -> Reading:
             bytes_read=_count(data["bytes_read"]),
             ranks=None if data["ranks"] is None else _count(data["ranks"]),
             only_state=_truth(data["only_state"]),
+            parts=[_part(part) for part in data["parts"]],
+            step=None if data["step"] is None else _count(data["step"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a reading: {error!r}") from None
@@ -281,6 +301,12 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value
+
+
+def _part(value: Any) -> str:
+    if value not in PARTS:
+        raise TypeError(f"{value!r} is no part of a training's state")
+    return str(value)
 
 
 def _truth(value: Any) -> bool:

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from .. import paths
-from .base import Depth, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
+from .base import MODEL, OPTIMIZER, Depth, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
 from .file_sets import combined, pass_over, stated
 from .sharded import read_all
 from .streaming import exactly
@@ -89,7 +89,10 @@ def _read_states(unit: Unit, source: Source) -> Reading:
     there = [path for path in unit.files if source.exists(path)]
     readings = read_all(there, source)
     problems, ranks = _complete(unit.path, readings)
-    return dataclasses.replace(combined(NAME, readings.values(), problems), ranks=ranks, only_state=True)
+    optimizer = any(_OPTIMIZER.fullmatch(_name(path)) or any(name.startswith("optimizer.") for name in reading.layout)
+                    for path, reading in readings.items())
+    return dataclasses.replace(combined(NAME, readings.values(), problems), ranks=ranks, only_state=True,
+                               parts=[MODEL, *([OPTIMIZER] if optimizer else [])])
 
 
 @dataclasses.dataclass(frozen=True)

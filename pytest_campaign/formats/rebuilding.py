@@ -70,6 +70,17 @@ def rebuild(content: Mapping[str, Any], layout: Mapping[str, Placed]) -> Report:
         frozenset(name for name, _ in model.named_modules()) if model is not None else frozenset(), head)
 
 
+def parameter_shapes(content: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    """The shapes of a model's parameters in memory; the library may store them in other pieces. Raises as `rebuild`."""
+    import torch
+
+    config = configuration(content)
+    with reasons(content):
+        model_class, _ = _class(content, config)
+        with torch.device("meta"):
+            return [tuple(parameter.shape) for parameter in model_class(config).parameters()]
+
+
 def meta(layout: Mapping[str, Placed]) -> dict[str, Any]:
     """Tensors with the names, types and shapes of a checkpoint and no values."""
     import torch

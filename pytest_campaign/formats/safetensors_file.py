@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, TypeGuard
 
 from ..readers import strict_json
 from .base import Candidate, Depth, FileFacts, Format, Placed, Problem, ProblemKind, Reading, Source, Unit
+from .optimizer_state import training_parts
 from .streaming import Segment, exactly, never_written, non_finite, scan
 
 NAME = "safetensors"
@@ -120,6 +121,8 @@ def read(unit: Unit, source: Source) -> Reading:
                 depth, bytes_read = Depth.TENSORS, header.end - header.start
             else:
                 facts = _facts(path, file, size, source)
+    layout = {tensor.name: dataclasses.replace(tensor.placed(path, header.start), zero=is_zero)
+              for tensor, is_zero in zip(header.tensors, zero, strict=True)}
     return Reading(
         format=NAME,
         depth=Depth.HEADER if unknown else depth,  # bytes of a type that nobody knows prove nothing
@@ -129,8 +132,8 @@ def read(unit: Unit, source: Source) -> Reading:
         elements=sum(tensor.elements for tensor in header.tensors),
         dtypes=collections.Counter(tensor.dtype for tensor in header.tensors),
         bytes_read=bytes_read,
-        layout={tensor.name: dataclasses.replace(tensor.placed(path, header.start), zero=is_zero)
-                for tensor, is_zero in zip(header.tensors, zero, strict=True)},
+        layout=layout,
+        parts=training_parts(layout, {}),
     )
 
 

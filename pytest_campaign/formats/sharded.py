@@ -185,6 +185,7 @@ def read(unit: Unit, source: Source) -> Reading:
         dtypes=dtypes,
         bytes_read=sum(reading.bytes_read for reading in readings.values()),
         layout={name: placed for reading in readings.values() for name, placed in reading.layout.items()},
+        parts=sorted({part for reading in readings.values() for part in reading.parts}),
     )
 
 

@@ -22,6 +22,7 @@ from .. import paths
 from .base import Depth, FileFacts, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
 from .distributed_metadata import LARGEST, MARK, Piece, Saved, coverage, merged, parse
 from .file_sets import combined, once, pass_over
+from .optimizer_state import training_parts
 from .pickle_survey import BadPickle
 from .streaming import exactly
 from .torch_object import Tensor, refused_names
@@ -74,6 +75,7 @@ def read(unit: Unit, source: Source) -> Reading:
         elements=sum(tensor.elements for tensor in saved.tensors.values()),
         dtypes=collections.Counter(tensor.dtype for tensor in saved.tensors.values()),
         only_state=bool(names) and all(_OPTIMIZER.fullmatch(name.partition(".")[0]) for name in names),
+        parts=training_parts([*saved.tensors, *saved.objects], {}),
     )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
+from .optimizer_state import training_parts
 from .pickle_survey import LARGEST, BadPickle, Survey, survey
 from .streaming import exactly
 from .torch_object import Tensor, Unloadable, check_storages, only_state, rebuild, refused_names
@@ -112,6 +113,7 @@ def read(unit: Unit, source: Source) -> Reading:
         values.layout,
         stated=stated,
         only_state=state,
+        parts=training_parts(values.layout, stated),
     )
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
-import itertools
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,8 +51,9 @@ MOST_NAMES = 1000
 _MOST_NODES = 1_000_000
 _DEEPEST = 1000
 _LONGEST_NAME = 200
-_PLAIN_LEVELS = 3  # how deep `plain_values` looks: deepspeed keeps ds_config/zero_optimization/stage
-_MOST_PLAIN = 1000
+_PLAIN_LEVELS = 5  # how deep `plain_values` looks: Lightning keeps optimizer_states/0/param_groups/0/params
+_MOST_PLAIN = 300_000
+_LARGEST_KEY = 10**12
 _WASTE = 4096  # a storage up to this size may be mostly unused
 _EXPANDED = 256 << 20  # a tensor up to this size may be an expanded view of a smaller storage
 
@@ -191,28 +191,47 @@ def rebuild(pickle: bytes, survey: Survey, names: Sequence[Name], path: str) -> 
 def plain_values(loaded: Any) -> Mapping[tuple[str, ...], Any]:
     """The numbers and short texts near the top of an object, by the keys that lead to them; lists of them as tuples.
 
-    Every key of the top is there, with None where something else stands. Of a stand-in (an enumeration) the argument is taken.
+    Every key at the top of a dict is there, with None where something else stands. Numbers are keys too, as text. Of a stand-in
+    the fields are taken or, if it has none (an enumeration), its argument.
     """
     found: dict[tuple[str, ...], Any] = {}
     level: list[tuple[tuple[str, ...], Any]] = [((), loaded)]
+    seen = 0
     for _ in range(_PLAIN_LEVELS):
         below = []
-        for chain, mapping in level:
-            for key, value in itertools.islice(dict.items(mapping), _MOST_PLAIN) if isinstance(mapping, dict) else ():
-                if len(found) >= _MOST_PLAIN:
+        for chain, container in level:
+            for key, value in _items(container):
+                seen += len(value) if isinstance(value, (list, tuple)) else 1
+                if seen > _MOST_PLAIN:
                     return found
-                if not isinstance(key, str) or len(key) > _LONGEST_NAME:
+                if (name := _key(key)) is None:
                     continue
                 plain = _plain(value)
-                if plain is not None or not chain:
-                    found[*chain, key] = plain
-                below.append(((*chain, key), value))
+                if plain is not None or (not chain and not isinstance(loaded, StandIn)):
+                    found[*chain, name] = plain
+                if plain is None and isinstance(value, (dict, list, tuple, StandIn)):
+                    below.append(((*chain, name), value))
         level = below
     return found
 
 
+def _key(key: Any) -> str | None:
+    if type(key) is int and abs(key) < _LARGEST_KEY:
+        return str(key)
+    return key if type(key) is str and len(key) <= _LONGEST_NAME else None
+
+
+def _items(container: Any) -> Iterable[tuple[Any, Any]]:
+    """The items of a dict, a list, or of the fields of a stand-in."""
+    if isinstance(container, StandIn):
+        container = container.state
+    if isinstance(container, dict):
+        return dict.items(container)  # not container.items(): a pickle can set attributes on an OrderedDict
+    return enumerate(container) if isinstance(container, (list, tuple)) else ()
+
+
 def _plain(value: Any) -> Any:
-    if isinstance(value, StandIn) and len(value.arguments) == 1:
+    if isinstance(value, StandIn) and len(value.arguments) == 1 and value.state is None:
         value = value.arguments[0]
     if isinstance(value, (list, tuple)) and 0 < len(value) <= _MOST_PLAIN:
         parts = [_plain(part) for part in value if not isinstance(part, (list, tuple))]

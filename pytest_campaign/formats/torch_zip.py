@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
 from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
+from .optimizer_state import training_parts
 from .pickle_survey import LARGEST, BadPickle, Survey, survey
 from .streaming import exactly
 from .torch_object import Rebuilt, Tensor, Unloadable, check_storages, only_state, rebuild, refused_names
@@ -93,6 +94,7 @@ def _read_archive(path: str, size: int, file: BinaryIO, archive: Archive, source
         layout=values.layout,
         stated=found.stated,
         only_state=found.readable and only_state(found.tensors or (), found.stated),
+        parts=training_parts(values.layout, found.stated),
     )
 
 

@@ -14,7 +14,7 @@ from ...formats.base import Depth, Problem, ProblemKind, Reading, Unit
 from ...inventory import FILE, SPECIAL, Entry
 from ...reload.protocol import Death, DeathKind
 from ..base import Evidence
-from . import rules, training_state
+from . import resume, rules, training_state
 
 _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.TRUNCATED: (rules.TRUNCATED, "copy it again and compare the sizes, or take the checkpoint before"),
@@ -59,6 +59,10 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.NOT_REBUILT: (rules.NOT_REBUILT, "install or give what the message names"),
     ProblemKind.PYTHON_CODE: (rules.PYTHON_CODE, "replace it by a layer of the library or by a registered class, and save again"),
     ProblemKind.UNFINISHED: (rules.UNFINISHED, "wait until it is finished, or take the save before"),
+    ProblemKind.OPTIMIZER: (rules.OPTIMIZER, "copy the whole folder of one save, or say purpose: inference"),
+    ProblemKind.PROGRESS: (rules.PROGRESS, "copy the whole folder of one save, or say purpose: inference"),
+    ProblemKind.BEHIND: (rules.BEHIND, "compare the folder with the original"),
+    ProblemKind.NO_SCALER: (rules.NO_SCALER, "copy it if it was written"),
 }
 
 _DEATHS: dict[DeathKind, tuple[Rule, str]] = {
@@ -77,7 +81,7 @@ _PICKLES = frozenset({"torch zip", "torch legacy", "Lightning", "torch distribut
 _SAFE_TORCH = (2, 10)  # the first release without CVE-2026-24747
 
 # Formats that hold files of other formats.
-_FOLDERS = ("Hugging Face model", "PEFT adapter", "accelerate state", "DeepSpeed checkpoint")
+_FOLDERS = ("Hugging Face model", "PEFT adapter", "accelerate state", "DeepSpeed checkpoint", "Trainer state")
 
 # Names that people write for the formats, beside the formats' own.
 _ALIASES = {
@@ -94,9 +98,10 @@ _ALIASES = {
     "gguf": {"GGUF"},
     "onnx": {"ONNX"},
     "torchscript": {"TorchScript"},
-    "transformers": {"Hugging Face model"},
-    "huggingface": {"Hugging Face model"},
-    "hf": {"Hugging Face model"},
+    "transformers": {"Hugging Face model", "Trainer state"},
+    "huggingface": {"Hugging Face model", "Trainer state"},
+    "hf": {"Hugging Face model", "Trainer state"},
+    "trainer": {"Trainer state"},
     "peft": {"PEFT adapter"},
     "npy": {"NumPy"},
     "npz": {"NumPy"},
@@ -316,9 +321,11 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
                 elif problem.kind is ProblemKind.UNFINISHED:
                     yield _unfinished(problem, units)
                 elif not _rightly_without_tensors(problem, unit, deliverable, holds):
-                    yield _problem(problem, Level.WARNING if aside and training_state.eased(problem.kind) else None)
+                    eased = aside and training_state.eased(problem.kind)
+                    yield _problem(problem, Level.WARNING if eased else resume.level(problem, reading, deliverable))
             yield from training_state.ranks(unit, reading, campaign, deliverable, aside)
             yield from _shallow(unit, reading, _asked_of(unit, units, required))
         if death is not None:
             yield _death(unit, death)
     yield from training_state.no_model(campaign, deliverable, units, answer.readings)
+    yield from resume.check(campaign, deliverable, units, answer.readings)

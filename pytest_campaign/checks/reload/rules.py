@@ -144,7 +144,8 @@ FOREIGN_CLASS = Rule("reload.foreign-class", Level.ERROR, """
     The file needs a class of a project to be loaded.
 
     Tensors were read through inert stand-ins where that is possible, but whoever receives the file cannot load it without that
-    project at the same version, and loading it runs the project's code.
+    project at the same version, and loading it runs the project's code. A warning in `training_args.bin`, which nobody needs
+    to load or to resume.
 
     Usual causes: `torch.save(model)` instead of `torch.save(model.state_dict())`; a configuration object in the
     checkpoint.
@@ -433,3 +434,63 @@ UNFINISHED = Rule("reload.unfinished", Level.ERROR, """
 
     Fix: wait until the save is finished and copy again, or take the save before.
     """, at_source=True)
+NOT_RESUMABLE = Rule("reload.not-resumable", Level.ERROR, """
+    A point to resume from lacks a part of the training's state.
+
+    Resuming needs more than weights: the optimizer, the schedule, the random states and how far the training was. The Trainer
+    of transformers starts optimizer *and* schedule anew when one of them is missing, and says nothing. A warning where the
+    deliverable does not say what it is for and lies in a folder such as `checkpoint-500`, and for a file of a home-made
+    training in which nothing looks like an optimizer. With `purpose: inference` nothing is asked.
+
+    Usual causes: `save_only_model=True`, `save_weights_only=True`; only the weights were copied because of their size.
+
+    Fix: copy the files that the message names from where it was trained, or save the whole state; say `purpose: inference`
+    when the weights are what counts.
+    """, at_source=True)
+OPTIMIZER = Rule("reload.optimizer", Level.ERROR, """
+    The state of an optimizer is not that of the model beside it, or it is empty.
+
+    The shapes of its moments are counted and compared with those of the weights; parameters that were frozen need none. No
+    library compares them: the resumed training crashes, or writes over its own memory. A warning where the deliverable does
+    not say that it is for resuming, and a note with `purpose: inference`.
+
+    Usual causes: files of two runs in one folder; a model that was changed or exchanged after the save.
+
+    Fix: copy the folder of one save again.
+    """, at_source=True)
+PROGRESS = Rule("reload.progress", Level.ERROR, """
+    The counters of a training contradict each other.
+
+    The optimizer or the schedule has made more steps than the training itself: the files come from different saves. Or the
+    file that says how far the training was cannot be read. A warning where the deliverable does not say that it is for
+    resuming, and a note with `purpose: inference`.
+
+    Usual causes: files of two checkpoints in one folder; a copy that was interrupted between two saves.
+
+    Fix: copy the folder of one save again.
+    """, at_source=True)
+BEHIND = Rule("reload.progress-behind", Level.WARNING, """
+    A counter of a training is behind the others, or beyond what was planned.
+
+    The optimizer or the schedule has made fewer steps than the training. That is right when steps were left out or when they
+    were started anew on the way; else the file is that of an earlier save. In half precision the scaler leaves steps out, so
+    nothing is said there.
+
+    Fix: compare the folder with the original.
+    """)
+NO_SCALER = Rule("reload.no-scaler", Level.WARNING, """
+    A training in half precision left no state of its gradient scaler.
+
+    The scale of the loss then starts at its first value, and the first steps after resuming overflow and are left out.
+
+    Usual causes: an older version of the library, which does not save it; a file that was not copied.
+
+    Fix: copy `scaler.pt`, if it was written.
+    """)
+OTHER_STEP = Rule("reload.other-step", Level.ERROR, """
+    The name of a checkpoint says another step than its content.
+
+    Usual causes: a renamed file; a checkpoint of another run under the name of this one.
+
+    Fix: give it the name that Lightning gave it, or deliver the checkpoint that the name means.
+    """)
