@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from . import paths
 from .bases import Read, Wanted, is_commit, is_hub_name, is_weights, same_name, snapshot_of
-from .inventory import FILE, FOLDER, Inventory, identity, open_file, sha256
+from .hashing import sha256
+from .inventory import FILE, FOLDER, Inventory, identity, open_file
 from .reload.protocol import BaseFiles, FileSpec
 
 OPTION = "--campaign-base-model"
@@ -164,8 +165,8 @@ class Shelf:
                 folder = os.path.join(_repository(cache, wanted.name), "snapshots", wanted.commit)
                 if os.path.isdir(folder) and (files := _listing(folder)):
                     return Found(_base_files(wanted.title, folder, files), folder)
-        return Absent(other or f"it lies neither in the campaign nor in the local cache at an exact revision; give it with "
-                               f"{OPTION}={wanted.name or 'NAME'}=DIR")
+        which = "at that commit" if wanted.commit is not None else "at an exact revision"
+        return Absent(other or f"it lies neither in the campaign nor in the local cache {which}")
 
     def _given(self, place: Given, wanted: Wanted, inventory: Inventory) -> Found:
         """A given directory; one inside the campaign is read by its file table like everything there."""

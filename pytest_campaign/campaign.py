@@ -193,6 +193,11 @@ class Manifest:
     raw: Mapping[str, Any]
     datasets: Mapping[str, Dataset] = dataclasses.field(default_factory=dict)
 
+    @functools.cached_property
+    def named(self) -> frozenset[str]:
+        """The paths that entries name, for looking up."""
+        return frozenset(self.named_paths)
+
 
 @dataclasses.dataclass(frozen=True)
 class DocumentFault:
@@ -227,13 +232,39 @@ class Asked:
 
 
 @dataclasses.dataclass(frozen=True)
+class EarlierDeliverable:
+    """What an earlier report says of a deliverable; ``path`` is None when it was only planned."""
+
+    id: str
+    path: str | None
+    verdict: str | None
+    files: Sequence[DeclaredFile] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Earlier:
+    """What an earlier report (``--campaign-baseline``) says of a campaign; ``file`` is the name of the report."""
+
+    file: str
+    campaign: str
+    directory: str
+    verdict: str | None
+    deliverables: Sequence[EarlierDeliverable]
+
+    @functools.cached_property
+    def by_id(self) -> Mapping[str, EarlierDeliverable]:
+        return {deliverable.id: deliverable for deliverable in self.deliverables}
+
+
+@dataclasses.dataclass(frozen=True)
 class Campaign:
     """Everything that the checks look at. Pure data: the same in every process that builds it.
 
     ``manifest`` and ``plan`` are None when absent or unusable; the faults say which. ``plan_copy`` is the plan
     that lies in the directory when ``plan`` is the reviewer's. ``deliverables`` are those that the manifest lists
     or, without a usable manifest, those that were discovered. ``units`` are the checkpoints that were recognised
-    by their content, wherever they lie. ``unread`` says why files could not be looked at, by path.
+    by their content, wherever they lie. ``unread`` says why files could not be looked at, by path. ``earlier`` is what the
+    reviewer's baseline says.
     """
 
     inventory: Inventory
@@ -245,6 +276,7 @@ class Campaign:
     units: Sequence[Unit]
     unread: Mapping[str, str]
     asked: Asked
+    earlier: Earlier | None = None
 
     @property
     def name(self) -> str:
@@ -276,9 +308,11 @@ class Campaign:
 
     def unseen(self, deliverable: Deliverable) -> str | None:
         """Why nobody can say here whether a deliverable is there: the file table has a gap where it would be."""
-        if self.target(deliverable) is not None:
-            return None
-        folder = deliverable.path
+        return self.hidden(deliverable.path) if self.target(deliverable) is None else None
+
+    def hidden(self, path: str) -> str | None:
+        """Why the file table cannot say whether something lies at a path that it does not know; None when nothing does."""
+        folder = path
         while folder:
             folder = folder.rpartition("/")[0]
             entry = self.inventory.resolve(folder)
@@ -330,6 +364,19 @@ class Campaign:
         deliverable = self.by_id[id] if id is not None else None
         return deliverable is None or self.gates(self.priority(deliverable), missing=self.absent(deliverable))
 
+    @functools.cached_property
+    def _vacant(self) -> frozenset[str]:
+        """The paths of the deliverables that are absent."""
+        return frozenset(path for path, target in self._targets.items() if target is None)
+
+    def owner(self, path: str) -> str | None:
+        """Where the innermost deliverable around a path lies, itself present or not; None when there is none."""
+        while path not in self._owners and path not in self._vacant:
+            if not path:
+                return None
+            path = path.rpartition("/")[0]
+        return path
+
     def owns(self, deliverable: Deliverable, path: str) -> bool:
         """Whether a file belongs to a deliverable: at or below its path, and to no deliverable nested in it."""
         target = self.target(deliverable)
@@ -370,15 +417,19 @@ class Campaign:
     def units_of(self, deliverable: Deliverable) -> Sequence[Unit]:
         """The recognised checkpoints of a deliverable, nested deliverables excluded.
 
-        A single file that is delivered as weights has the set of files that it belongs to.
+        A single file that is delivered as weights has the set of files that it belongs to. Content that may be anything
+        (an array, a pickle) counts where weights are delivered and nothing clearer is there.
         """
         target = self.target(deliverable)
         if target is None:
             return ()
         own = self._units.get(target, ())
         if not own and deliverable.kind in WEIGHTS:
-            return [unit for unit in self.units if target in unit.files]
-        return own
+            own = [unit for unit in self.units if target in unit.files]
+        clear = [unit for unit in own if not unit.ambiguous]
+        if len(clear) == len(own):
+            return own
+        return clear if deliverable.kind not in WEIGHTS or any(not unit.hollow for unit in clear) else own
 
     def files_of(self, deliverable: Deliverable) -> Mapping[str, Entry]:
         """The regular files of a deliverable by the path under which they are seen."""

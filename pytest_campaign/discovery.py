@@ -35,15 +35,16 @@ def recognise(inventory: Inventory) -> tuple[Sequence[Unit], dict[str, str]]:
                 unread[child.path] = error.strerror or str(error)
             else:
                 candidates[candidate.name] = candidate
-        units += _units(Folder(folder, candidates, _below(inventory, folder)))
+        folders = [posixpath.basename(child.path) for child in inventory.children(folder) if child.kind == FOLDER]
+        units += _units(Folder(folder, candidates, folders, functools.partial(_below, inventory, folder)))
     return tuple(sorted(units, key=lambda unit: unit.path)), unread
 
 
-def _below(inventory: Inventory, folder: str) -> dict[str, Sequence[str]]:
-    """The names of the files in each subfolder."""
-    return {posixpath.basename(child.path): [posixpath.basename(entry.path) for entry in inventory.children(child.path)
-                                             if entry.kind in (FILE, LINK)]
-            for child in inventory.children(folder) if child.kind == FOLDER}
+def _below(inventory: Inventory, folder: str, name: str) -> Mapping[str, Candidate]:
+    """The regular files below a subfolder, by their paths in it, without their heads."""
+    top = paths.join(folder, name)
+    return {path.removeprefix(top + "/"): Candidate(path, entry.size, b"", functools.partial(_read, inventory, entry))
+            for path, entry in inventory.files(top)}
 
 
 def _candidate(inventory: Inventory, path: str, entry: Entry) -> Candidate:
@@ -51,7 +52,10 @@ def _candidate(inventory: Inventory, path: str, entry: Entry) -> Candidate:
 
 
 def _read(inventory: Inventory, entry: Entry, offset: int, length: int) -> bytes:
-    descriptor = inventory.open(entry)
+    try:
+        descriptor = inventory.open(entry)
+    except OSError:
+        return b""  # it changed since its first bytes were read, which the checks say
     try:
         return os.pread(descriptor, max(0, min(length, _MOST_READ, entry.size - offset)), offset)
     finally:
@@ -69,8 +73,13 @@ def _units(folder: Folder) -> list[Unit]:
         if candidate.path not in taken:
             name = next((name for name, form in formats().items() if form.recognise(candidate)), None)
             if name is not None:
-                units.append(Unit(name, candidate.path, (candidate.path,)))
+                units.append(Unit(name, candidate.path, (candidate.path,), ambiguous=formats()[name].ambiguous))
     return units
+
+
+def unmistakable(units: Sequence[Unit]) -> Sequence[Unit]:
+    """The units whose content is that of a checkpoint and of nothing else."""
+    return [unit for unit in units if not unit.ambiguous]
 
 
 # Files that make a folder one thing: the configuration of a model, an adapter, a pipeline, the state of a training ...
@@ -85,6 +94,7 @@ def containers(inventory: Inventory, units: Sequence[Unit]) -> Mapping[str, str]
     The outermost folder wins; only the steps of a training (``checkpoint-500``) and the folders of adapters inside it are
     deliverables of their own.
     """
+    units = unmistakable(units)
     own: dict[str, str] = {}
     for unit in units:
         if unit.is_folder and not _is_shell(unit, units) and own.get(unit.path) != "adapter":
@@ -119,7 +129,7 @@ def promised(inventory: Inventory, units: Sequence[Unit]) -> Sequence[str]:
 
     Parts of a folder that is delivered as a whole are left to the checks of that folder.
     """
-    taken = {file for unit in units for file in unit.files}
+    taken = {file for unit in unmistakable(units) for file in unit.files}
     folders = containers(inventory, units)
     return [entry.path for entry in inventory.entries if entry.kind != FOLDER and is_checkpoint(entry.path)
             and entry.path not in taken and not in_tool_folder(entry.path)
@@ -131,6 +141,7 @@ def discovered(inventory: Inventory, units: Sequence[Unit]) -> Sequence[Delivera
 
     A link to a file that is itself recognised is no second deliverable.
     """
+    units = unmistakable(units)
     folders = containers(inventory, units)
     found = [Deliverable(id=path or ".", kind=kind, path=path) for path, kind in folders.items()]
     own = {unit.path for unit in units}

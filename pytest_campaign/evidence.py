@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any, BinaryIO
 
-from . import bases, copies, key_sums, machine_paths, merging, metric_facts, parameters, paths, record_facts
+from . import (
+    bases,
+    copies,
+    declarations,
+    hashing,
+    key_sums,
+    machine_paths,
+    merging,
+    metric_facts,
+    parameters,
+    paths,
+    record_facts,
+)
 from .base_lookup import Absent, Found, Known, Shelf, open_spec
 from .bases import Statement
 from .campaign import Campaign, Deliverable
+from .declarations import Declarations
 from .formats import formats
 from .formats.base import HEAD, Depth, FileFacts, Reading, Unit
-from .inventory import FILE, Entry, Inventory, sha256
+from .hashing import SHA256
+from .inventory import FILE, SIZE, Entry, Identity, Inventory
 from .key_sums import Difference, Hasher, Keys, Offenders, Sums
 from .metric_facts import MetricFacts, Wanted
 from .parameters import Parameters
@@ -24,8 +39,10 @@ from .readers.rows import Item, Where
 from .record_facts import Columns, RecordFacts, Rows
 from .reload.protocol import Answer, BaseFiles, Death, FileSpec, Job, Progress
 
+RELOAD, FIXITY = "reload", "fixity"  # the checks of which the record keeps what they learned
 _SAMPLE = 4096  # bytes at each of four places of a file that is compared with others
-
+_HEX = re.compile(r"[0-9a-f]{64}")
+_File = tuple[int, int] | str  # device and inode, so that hard links count once; the path where there are none
 Runner = Callable[[Job, Callable[[Progress], None] | None], Answer]
 
 
@@ -41,18 +58,21 @@ class Files:
     """The evidence of one campaign. ``runner`` reloads a job in a fresh process.
 
     ``digest`` says that the reload is to take the SHA-256 of every file that it reads, for the report. ``shelf`` knows where base
-    models lie; without one only those inside the campaign are found.
+    models lie; without one only those inside the campaign are found. ``threads`` may take digests at the same time.
     ``on_progress`` may be set while a check runs, to hear how far a reload is.
     """
 
-    def __init__(self, inventory: Inventory, runner: Runner, *, digest: bool, shelf: Shelf | None = None) -> None:
+    def __init__(self, inventory: Inventory, runner: Runner, *, digest: bool, shelf: Shelf | None = None,
+                 threads: int = 1) -> None:
         self.on_progress: Callable[[Progress], None] | None = None
         self._inventory = inventory
         self._runner = runner
         self._digest = digest
         self._shelf = shelf or Shelf()
         self._heads: dict[str, bytes] = {}
-        self._digests: dict[str, str] = {}
+        self._threads = threads
+        self._digests: dict[_File, dict[str, str]] = {}  # by algorithm
+        self._declarations: Declarations | None = None
         self._results: dict[tuple[Unit, Depth], tuple[Reading | None, Death | None]] = {}
         self._statements: dict[str, Statement] = {}
         self._copies: Mapping[str, str] | None = None
@@ -83,9 +103,43 @@ class Files:
 
     def sha256(self, entry: Entry) -> str:
         """The SHA-256 of a regular file, in hexadecimal; OSError as for `head`."""
-        if entry.path not in self._digests:
-            self._digests[entry.path] = sha256(self._inventory.open(entry))
-        return self._digests[entry.path]
+        found = self.digests({entry: (SHA256,)})[entry]
+        if isinstance(found, OSError):
+            raise found
+        return found[SHA256]
+
+    def digests(self, wanted: Mapping[Entry, Collection[str]]) -> Mapping[Entry, Mapping[str, str] | OSError]:
+        """The digests of regular files in the wanted algorithms, or the error that reading one ended with, as for `head`.
+
+        What is known already, by a reload too, is not computed again; files that are one and the same are read once.
+        """
+        todo: dict[_File, tuple[Callable[[], int], Identity, set[str]]] = {}
+        for entry, algorithms in wanted.items():
+            if missing := {*algorithms, *([SHA256] if self._digest else ())} - self._known(entry).keys():
+                job = functools.partial(self._inventory.open, entry), entry.identity, set(missing)
+                todo.setdefault(_file(entry), job)[2].update(missing)
+        total = sum(expected[SIZE] for _, expected, _ in todo.values())
+        path = next((entry.path for entry in wanted if _file(entry) in todo), "")
+
+        def progress(done: int) -> None:
+            if self.on_progress is not None:
+                self.on_progress(Progress(path, done, total))
+
+        found = hashing.together(todo, self._threads, progress) if todo else {}
+        failed = {file: result for file, result in found.items() if isinstance(result, OSError)}
+        for file, result in found.items():
+            if not isinstance(result, OSError):
+                self._digests.setdefault(file, {}).update(result)
+        return {entry: failed.get(_file(entry)) or self._known(entry) for entry in wanted}
+
+    def _known(self, entry: Entry) -> Mapping[str, str]:
+        return self._digests.get(_file(entry), {})
+
+    def declarations(self, campaign: Campaign) -> Declarations:
+        """What the documents and the lists of digests in the directory say of the bytes of its files."""
+        if self._declarations is None:
+            self._declarations = declarations.declarations(campaign, self.content)
+        return self._declarations
 
     def copies(self, campaign: Campaign) -> Mapping[str, str]:
         """The id of each deliverable that holds the same bytes as an earlier one, with the id of that one."""
@@ -214,21 +268,26 @@ class Files:
         open_units = [unit for unit in units if (unit, depth) not in self._results]
         seconds, log = 0.0, ""
         if open_units:
-            answer = self._runner(self._job(open_units, depth, self._base_files(campaign, deliverable)), self.on_progress)
+            job = self._job(campaign, open_units, depth, self._base_files(campaign, deliverable))
+            answer = self._runner(job, self.on_progress)
             seconds, log = answer.seconds, answer.log
             for unit, reading, death in zip(open_units, answer.readings, answer.deaths, strict=True):
                 self._results[unit, depth] = reading, death
+                if reading is not None:
+                    self._remember(unit, reading)
         results = [self._results[unit, depth] for unit in units]
         return Answer([reading for reading, _ in results], [death for _, death in results], seconds, log)
 
     def learned(self, campaign: Campaign, deliverable: Deliverable, check: str) -> dict[str, Any]:
         """What the record keeps of the check that just ran: the fields of a `Result` beside its findings.
 
-        With ``digest`` the files that no reload reads are hashed by the deliverable's cheapest check.
+        With ``digest`` the files that no reload has read are hashed with the check `fixity`, which comes after it.
         """
+        if check == FIXITY:
+            return {"files": self._hashed(campaign, deliverable)}
+        if check != RELOAD:
+            return {}
         units = campaign.units_of(deliverable)
-        if check != "reload":
-            return {"files": self._hashed(campaign, deliverable)} if self._digest and check == "content" else {}
         depth = _deepest(campaign)
         results = {unit: self._results[unit, depth] for unit in units if (unit, depth) in self._results}
         readings = [reading for reading, _ in results.values() if reading is not None]
@@ -236,7 +295,7 @@ class Files:
             "depth": reached({unit: reading.depth if reading is not None else None for unit, (reading, _) in results.items()}),
             "format": ", ".join(sorted({unit.format for unit in units})) or None,
             "bytes_read": sum(reading.bytes_read for reading in readings),
-            "files": [file for reading in readings for file in reading.files],
+            "files": [self._with_digest(file) for reading in readings for file in reading.files],
         }
 
     def compared(self, campaign: Campaign, check: str) -> dict[str, Any]:
@@ -246,26 +305,43 @@ class Files:
         return {"copies": self._copies or {}, "parameters": parameters.varied(self._parameters or {}, campaign.control)}
 
     def _hashed(self, campaign: Campaign, deliverable: Deliverable) -> Sequence[FileFacts]:
-        read = {path for unit in campaign.units_of(deliverable) for path in unit.files}
-        found = []
-        for path, entry in campaign.files_of(deliverable).items():
-            if path not in read:
-                with contextlib.suppress(OSError):  # the check itself says what cannot be read
-                    found.append(FileFacts(path, entry.size, self.sha256(entry)))
-        return found
+        files = campaign.files_of(deliverable)
+        if self._digest:
+            self.digests(dict.fromkeys(files.values(), (SHA256,)))  # the check itself says what cannot be read
+        return [FileFacts(path, entry.size, digest) for path, entry in files.items()
+                if (digest := self._known(entry).get(SHA256)) is not None]
+
+    def _with_digest(self, file: FileFacts) -> FileFacts:
+        entry = self._inventory.resolve(file.path)
+        if file.sha256 is not None or entry is None:
+            return file
+        return dataclasses.replace(file, sha256=self._known(entry).get(SHA256))
+
+    def _remember(self, unit: Unit, reading: Reading) -> None:
+        """Keep the digests that a reload took in the same pass; the answer may name no file but those of its unit."""
+        for file in reading.files:
+            entry = self._inventory.resolve(file.path) if file.path in unit.files else None
+            if entry is not None and file.sha256 is not None and _HEX.fullmatch(file.sha256):
+                self._digests.setdefault(_file(entry), {}).setdefault(SHA256, file.sha256)
 
     def _base_files(self, campaign: Campaign, deliverable: Deliverable) -> BaseFiles | None:
         is_adapter = bases.has_base(campaign, deliverable) and deliverable.merged_from is None
         found = self.base(campaign, deliverable) if is_adapter else None
         return found.files if isinstance(found, Found) else None
 
-    def _job(self, units: Sequence[Unit], depth: Depth, base: BaseFiles | None) -> Job:
-        specs = []
+    def _job(self, campaign: Campaign, units: Sequence[Unit], depth: Depth, base: BaseFiles | None) -> Job:
+        specs, digest = [], False
         for path in dict.fromkeys(path for unit in units for path in (*unit.files, *unit.beside)):
             entry = self._inventory.resolve(path)
             if entry is not None and entry.kind == FILE:
                 specs.append(FileSpec(path, entry.path, entry.device, entry.inode, entry.size, entry.mtime_ns))
-        return Job(self._inventory.root, units, specs, depth, self._digest, base)
+                wanted = self._digest or SHA256 in self.declarations(campaign).algorithms.get(entry.path, ())
+                digest = digest or (wanted and SHA256 not in self._known(entry))
+        return Job(self._inventory.root, units, specs, depth, digest, base)
+
+
+def _file(entry: Entry) -> _File:
+    return (entry.device, entry.inode) if entry.inode else entry.path
 
 
 def _deepest(campaign: Campaign) -> Depth:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import os
 import posixpath
 import stat
@@ -20,6 +19,8 @@ from . import paths
 FILE, FOLDER, LINK, SPECIAL, UNKNOWN = "file", "folder", "link", "special", "unknown"
 MOST_ENTRIES = 1_000_000
 DEEPEST = 400
+Identity = tuple[int, int, int, int]  # device, inode, size, time of change
+SIZE = 2
 _MOST_HOPS = 40  # as Linux does (path_resolution(7))
 
 
@@ -43,6 +44,11 @@ class Entry:
     mtime_ns: int = 0
     link: str | None = None
     problem: str | None = None
+
+    @property
+    def identity(self) -> Identity:
+        """What makes a regular file the same file."""
+        return self.device, self.inode, self.size, self.mtime_ns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +164,7 @@ class Inventory:
 
         Raises `Changed` when something else is there now, OSError when it cannot be opened.
         """
-        return open_file(self.root, entry.path, (entry.device, entry.inode, entry.size, entry.mtime_ns))
+        return open_file(self.root, entry.path, entry.identity)
 
     def read(self, entry: Entry, limit: int) -> bytes:
         """The first ``limit`` bytes of a regular file."""
@@ -173,12 +179,12 @@ class Inventory:
         return cls(data["root"], tuple(Entry(*fields) for fields in data["entries"]), data["cut"])
 
 
-def identity(status: os.stat_result) -> tuple[int, int, int, int]:
+def identity(status: os.stat_result) -> Identity:
     """What makes a file the same file: device, inode, size and time of change."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def open_file(root: str, path: str, expected: tuple[int, int, int, int]) -> int:
+def open_file(root: str, path: str, expected: Identity) -> int:
     """Open a regular file below ``root`` and compare it with what was seen before; never blocks.
 
     The comparison also catches a folder of the path that was replaced by a link in the meantime.
@@ -190,12 +196,6 @@ def open_file(root: str, path: str, expected: tuple[int, int, int, int]) -> int:
         os.close(descriptor)
         raise Changed(f"{path} changed while it was checked: the file there now is another one, or was written to")
     return descriptor
-
-
-def sha256(descriptor: int) -> str:
-    """The SHA-256 of an open file, in hexadecimal; closes it."""
-    with os.fdopen(descriptor, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def take(root: str | os.PathLike[str], ignore: Callable[[str], bool] = lambda path: False) -> Inventory:

@@ -27,6 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                          "default: what was delivered, and what is essential.")
     group.addoption("--campaign-base-model", action="append", default=[], metavar="[NAME=]DIR", dest="campaign_base_model",
                     help="Where a base model lies: its directory, or a Hugging Face cache (repeatable).")
+    group.addoption("--campaign-baseline", metavar="FILE", dest="campaign_baseline",
+                    help="An earlier JSON report: what changed since, byte for byte and verdict for verdict.")
     group.addoption("--campaign-report", action="append", default=[], metavar="FILE", dest="campaign_report",
                     help="Write a report; the suffix decides its form: .json (repeatable).")
     group.addoption("--campaign-draft", action="store_true", dest="campaign_draft",
@@ -43,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("require_depth", "string", "As --campaign-require-depth."),
         ("gate", "string", "As --campaign-gate."),
         ("base_model", "linelist", "As --campaign-base-model, one a line, relative to the ini file."),
+        ("baseline", "string", "An earlier JSON report, relative to the ini file."),
         ("timeout", "float", "As --campaign-timeout."),
         ("memory", "string", "As --campaign-memory."),
         ("jobs", "int", "As --campaign-jobs."),

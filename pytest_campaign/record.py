@@ -11,6 +11,7 @@ from typing import Any
 from . import checks
 from .campaign import Campaign, Deliverable
 from .checks import Pair
+from .checks.fixity.since import verdict_changed
 from .checks.manifest import ABSENT
 from .findings import Finding, Level, Outcome, outcome
 from .formats.base import Depth, FileFacts
@@ -68,7 +69,10 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class DeliverableRecord:
-    """One deliverable with its verdict. ``path`` is None when it was only planned, or has none that can be followed."""
+    """One deliverable with its verdict. ``path`` is None when it was only planned, or has none that can be followed.
+
+    ``earlier`` is the verdict that it had in the baseline.
+    """
 
     id: str
     kind: str | None
@@ -84,6 +88,7 @@ class DeliverableRecord:
     results: Sequence[Result]
     files: Sequence[FileFacts]
     findings: Sequence[Finding]
+    earlier: str | None = None
 
     @property
     def only_at_source(self) -> bool:
@@ -175,12 +180,16 @@ def campaign_record(campaign: Campaign, results: Mapping[Pair, Result], *, parti
     deliverables = [_deliverable(campaign, d, needed.get(d.id, ()), results, said.get(d.id, ())) for d in campaign.deliverables]
     deliverables += _only_planned(campaign, said)
     ran = sum(pair in results for pair in expected)
+    verdict = _campaign_verdict(expected, results, deliverables)
+    before = campaign.earlier.verdict if campaign.earlier is not None else None
+    if before not in (None, verdict.value) and ran == len(expected):
+        said.setdefault(None, []).append(verdict_changed(str(before), verdict.value, ""))
     files = [entry for entry in campaign.inventory.entries if entry.kind == "file"]
     return CampaignRecord(
         directory=campaign.inventory.root,
         campaign=campaign.name,
         described=campaign.manifest is not None,
-        verdict=_campaign_verdict(expected, results, deliverables),
+        verdict=verdict,
         partial=partial,
         ran=ran,
         expected=len(expected),
@@ -203,6 +212,9 @@ def _deliverable(campaign: Campaign, deliverable: Deliverable, needed: Sequence[
     findings = [f for result in own.values() for f in result.findings]
     findings += said
     verdict = _verdict(campaign, deliverable, needed, own, findings)
+    earlier = campaign.earlier.by_id.get(deliverable.id) if campaign.earlier is not None else None
+    if earlier is not None and earlier.verdict not in (None, verdict.value) and not left:
+        findings.append(verdict_changed(str(earlier.verdict), verdict.value, deliverable.path if deliverable.usable else None))
     priority = campaign.priority(deliverable)
     learned = next((result for result in own.values() if result.format is not None), None)
     digests = {file.path: file for result in own.values() for file in result.files}
@@ -214,7 +226,7 @@ def _deliverable(campaign: Campaign, deliverable: Deliverable, needed: Sequence[
         depth=learned.depth if learned else None, bytes_read=sum(result.bytes_read for result in own.values()),
         results=[*own.values(), *left],
         files=[digests.get(path, FileFacts(path, entry.size)) for path, entry in campaign.files_of(deliverable).items()],
-        findings=findings,
+        findings=findings, earlier=earlier.verdict if earlier is not None else None,
     )
 
 

@@ -23,7 +23,7 @@ from .base_lookup import Shelf, hub_cache
 from .campaign import Campaign
 from .checks import Pair
 from .collection import Campaigns, CheckItem, Hooks, Place, Tree, in_order, node_id, places
-from .evidence import Files, version
+from .evidence import RELOAD, Files, version
 from .findings import Level, Outcome, outcome
 from .progress import ProgressLine
 from .record import CampaignRecord, Record, Result, campaign_record
@@ -102,8 +102,9 @@ class Session:
         self._trees = self._choose()
 
     def _subject(self, directory: Path, taken: Snapshot) -> Subject:
-        campaign = snapshot.campaign(taken, self._settings.asked)
-        evidence = Files(campaign.inventory, self._reloader.run, digest=bool(self._settings.reports), shelf=self._shelf)
+        campaign = snapshot.campaign(taken, self._settings.asked, self._settings.baseline)
+        evidence = Files(campaign.inventory, self._reloader.run, digest=bool(self._settings.reports), shelf=self._shelf,
+                         threads=self._settings.limits.threads)
         return Subject(directory, campaign, evidence, places(campaign))
 
     def campaign(self, directory: Path) -> Campaign:
@@ -207,7 +208,7 @@ class Session:
             stack.enter_context(_terminated_like_interrupted())
             if not self._is_worker:
                 self._write_reports(self._record(complete=False, campaigns=False))
-            if any(_cost(pair) > 0 and self._weights(directory, pair) for directory, pair in self._selected):
+            if any(pair.check == RELOAD and self._weights(directory, pair) for directory, pair in self._selected):
                 self._reloader.start()  # it imports torch while the cheap checks run
             result = yield
         if not self._is_worker and not session.testsfailed and self._contradicts_success():

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import pytest
 
-from . import base_lookup
+from . import base_lookup, baseline
 from .base_lookup import Given
-from .campaign import Asked, Gate
+from .campaign import Asked, Earlier, Gate
 from .formats.base import Depth
 from .reload.limits import default_limits
 from .reload.protocol import Limits
@@ -24,13 +24,17 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What was asked of this session. ``plan`` and ``reports`` are absolute; ``base_models`` are the places that were given."""
+    """What was asked of this session. ``plan`` and ``reports`` are absolute; ``base_models`` are the places that were given.
+
+    ``baseline`` are the campaigns of an earlier report; empty when none was given.
+    """
 
     plan: Path | None
     asked: Asked
     limits: Limits
     reports: tuple[Path, ...]
     base_models: tuple[Given, ...]
+    baseline: tuple[Earlier, ...] = ()
 
 
 def parse_size(text: str) -> int:
@@ -73,12 +77,24 @@ def _file(base: Path) -> Callable[[str], Path]:
     return parse
 
 
+def _report(base: Path) -> Callable[[str], tuple[Earlier, ...]]:
+    def parse(text: str) -> tuple[Earlier, ...]:
+        path = _file(base)(text)
+        try:
+            return baseline.read(path.read_bytes(), path.name)
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+
+    return parse
+
+
 def read(config: pytest.Config, workers: int) -> Settings:
     """The settings of a session that reloads in ``workers`` processes at once; UsageError names a wrong option."""
     cwd = config.invocation_params.dir
     limits = default_limits(workers)
     inipath = config.inipath
-    plan = _setting(config, "plan", _file(cwd), _file(inipath.parent if inipath else cwd))
+    beside = inipath.parent if inipath else cwd
+    plan = _setting(config, "plan", _file(cwd), _file(beside))
     return Settings(
         plan=plan,
         asked=Asked(_setting(config, "max_depth", Depth.parse), _setting(config, "require_depth", Depth.parse),
@@ -88,6 +104,7 @@ def read(config: pytest.Config, workers: int) -> Settings:
                       threads=_setting(config, "jobs", _threads) or limits.threads),
         reports=tuple(Path(os.path.abspath(cwd / file)) for file in config.option.campaign_report),
         base_models=base_models(config),
+        baseline=_setting(config, "baseline", _report(cwd), _report(beside)) or (),
     )
 
 

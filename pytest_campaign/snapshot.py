@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from . import inventory as table
-from .campaign import Asked, Campaign, DocumentFault, Manifest, Plan
+from .campaign import Asked, Campaign, DocumentFault, Earlier, Manifest, Plan
 from .formats.base import Unit
 from .inventory import FILE, SPECIAL, UNKNOWN, Entry, Inventory
 from .readers.strict_json import MOST_BYTES
@@ -50,7 +50,7 @@ class Snapshot:
         """One ASCII line of JSON, which every channel between processes carries unharmed."""
         return json.dumps({
             "inventory": self.inventory.to_json(),
-            "units": [dataclasses.astuple(unit) for unit in self.units],
+            "units": [dataclasses.asdict(unit) for unit in self.units],
             "unread": dict(self.unread),
             "documents": [_pack(document) for document in (self.manifest, self.plan, self.reviewer_plan)],
         })
@@ -63,8 +63,7 @@ class Snapshot:
         assert manifest is not None
         assert plan is not None
         return cls(Inventory.from_json(data["inventory"]),
-                   tuple(Unit(form, path, tuple(files), hollow, tuple(beside))
-                         for form, path, files, hollow, beside in data["units"]),
+                   tuple(Unit.from_json(unit) for unit in data["units"]),
                    data["unread"], manifest, plan, reviewer_plan)
 
 
@@ -125,8 +124,12 @@ def _what_it_is(entry: Entry) -> str:
     return f"it is no regular file but a {'pipe, a socket or a device' if entry.kind == SPECIAL else entry.kind}"
 
 
-def campaign(snapshot: Snapshot, asked: Asked) -> Campaign:
-    """The campaign that a snapshot shows; pure, so that every process arrives at the same one."""
+def campaign(snapshot: Snapshot, asked: Asked, baseline: Sequence[Earlier] = ()) -> Campaign:
+    """The campaign that a snapshot shows; pure, so that every process arrives at the same one.
+
+    ``baseline`` are the campaigns of an earlier report, of which one may be this one.
+    """
+    from .baseline import matching
     from .discovery import discovered
     from .documents import read_manifest, read_plan
 
@@ -148,7 +151,8 @@ def campaign(snapshot: Snapshot, asked: Asked) -> Campaign:
         plan, found = read_plan(snapshot.reviewer_plan.data or b"", posixpath.basename(snapshot.reviewer_plan.file), "reviewer")
         faults += found
     deliverables = manifest.deliverables if manifest else discovered(snapshot.inventory, snapshot.units)
-    return Campaign(
+    seen = Campaign(
         inventory=snapshot.inventory, manifest=manifest, plan=plan,
         plan_copy=own if snapshot.reviewer_plan is not None else None,
         faults=faults, deliverables=deliverables, units=snapshot.units, unread=snapshot.unread, asked=asked)
+    return dataclasses.replace(seen, earlier=matching(baseline, seen.name, snapshot.inventory.root)) if baseline else seen

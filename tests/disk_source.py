@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import threading
+from collections.abc import Mapping
 from typing import BinaryIO
 
 from pytest_campaign.formats.base import HEAD, Candidate, Depth, Folder
@@ -45,6 +46,12 @@ def candidate(path: pathlib.Path, name: str | None = None) -> Candidate:
 def folder(root: pathlib.Path, name: str = "") -> Folder:
     inside = name + "/" if name else ""
     entries = sorted((root / name).iterdir())
+
+
+    def below(subfolder: str) -> Mapping[str, Candidate]:
+        top = root / name / subfolder
+        return {str(path.relative_to(top)): candidate(path) for path in sorted(top.rglob("*")) if path.is_file()}
+
     return Folder(name, {path.name: candidate(path, inside + path.name) for path in entries
                          if path.is_file() and path.stat().st_size},
-                  {path.name: [below.name for below in path.iterdir() if below.is_file()] for path in entries if path.is_dir()})
+                  [path.name for path in entries if path.is_dir()], below)

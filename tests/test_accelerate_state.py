@@ -48,7 +48,8 @@ def test_a_sound_state(root):
         "model.safetensors", "optimizer.bin", "scheduler.bin", "custom_checkpoint_0.pkl",
         *(f"random_states_{rank}.pkl" for rank in range(3))}
     (note,) = reading.problems
-    assert (note.kind, note.observed.partition(".")[0]) == (ProblemKind.FRAMEWORK_CLASS, "numpy")
+    assert note.kind is ProblemKind.FRAMEWORK_CLASS
+    assert "numpy" in note.observed
 
 
 def test_a_state_with_a_torch_file_of_weights(tmp_path):

@@ -68,7 +68,8 @@ def test_nothing_happens_without_the_option(tmp_path: Path) -> None:
             assert "pytest_campaign.plugin" in ours
             assert not {"torch", "jsonschema", "yaml", "safetensors"} & sys.modules.keys()
         """)})
-    session = pytest_session(tmp_path, "-W", "error")
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # other plugins import what they like
+    session = pytest_session(tmp_path, "-W", "error", "-p", "pytest_campaign.plugin", **alone)
     assert session.status == 0, session.out
     assert "campaign small" not in session.out
     assert pytest_session(tmp_path, "--campaign-report=x.json").status == 4

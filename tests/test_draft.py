@@ -71,6 +71,68 @@ def test_what_needs_no_deliverable_is_left_out(tmp_path: Path) -> None:
     assert listed(tmp_path) == {"last": ("checkpoint", "last.pt")}
 
 
+def test_a_folder_with_others_in_it_is_a_run(tmp_path: Path) -> None:
+    for folder in ("sft", "sft/checkpoint-2", "alone"):
+        put_weights(tmp_path, f"{folder}/adapter_model.safetensors")
+        put(tmp_path, {f"{folder}/adapter_config.json": "{}"})
+    assert listed(tmp_path) == {"sft/adapter": ("adapter", "sft"), "sft/checkpoint-2": ("adapter", "sft/checkpoint-2"),
+                                "alone": ("adapter", "alone")}
+
+
+def test_each_job_of_hydra_is_a_run(tmp_path: Path) -> None:
+    for job in ("outputs/2026-11-03/10-15-00", "multirun/2026-11-03/10-20-00/0", "multirun/2026-11-03/10-20-00/1"):
+        put_weights(tmp_path, f"{job}/model.pt")
+        put(tmp_path, {f"{job}/.hydra/config.yaml": "seed: 1\n"})
+    put(tmp_path, {"multirun/2026-11-03/10-20-00/multirun.yaml": "hydra: 1\n"})
+    assert listed(tmp_path) == {
+        "2026-11-03-10-15-00/model": ("checkpoint", "outputs/2026-11-03/10-15-00/model.pt"),
+        "2026-11-03-10-20-00-0/model": ("checkpoint", "multirun/2026-11-03/10-20-00/0/model.pt"),
+        "2026-11-03-10-20-00-1/model": ("checkpoint", "multirun/2026-11-03/10-20-00/1/model.pt"),
+        "2026-11-03-10-20-00-multirun": ("other", "multirun/2026-11-03/10-20-00/multirun.yaml"),
+    }
+
+
+def test_events_of_tensorboard_are_logs_and_make_no_run(tmp_path: Path) -> None:
+    put_weights(tmp_path, "last.pt")
+    put(tmp_path, {"runs/Nov03_10-15-00_host/events.out.tfevents.1.host.2.0": "x", "runs/control/events.out.tfevents.1": "x"})
+    assert listed(tmp_path) == {
+        "last": ("checkpoint", "last.pt"),
+        "events.out.tfevents.1.host.2": ("log", "runs/Nov03_10-15-00_host/events.out.tfevents.1.host.2.0"),
+        "control/events.out.tfevents": ("log", "runs/control/events.out.tfevents.1"),
+    }
+
+
+def test_the_state_of_a_scheduler_is_no_checkpoint(tmp_path: Path) -> None:
+    put_weights(tmp_path, "run/model.pt", "run/scheduler.pt")
+    assert listed(tmp_path) == {"run/model": ("checkpoint", "run/model.pt"), "run/scheduler": ("other", "run/scheduler.pt")}
+
+
+def test_a_folder_is_promised_without_what_tools_keep_there_and_each_file_once(tmp_path: Path) -> None:
+    put_weights(tmp_path, "model/model.safetensors")
+    put(tmp_path, {
+        "model/config.json": '{"model_type": "llama"}', "model/wandb/run-1/config.yaml": "x", "model/parts/a.txt": "x"})
+    os.symlink("run-1", tmp_path / "model/wandb/latest-run")
+    os.symlink("parts", tmp_path / "model/latest")
+    [entry] = draft(snapshot.take(tmp_path), Shelf())["deliverables"]
+    assert [file["path"] for file in entry["files"]] == ["model/config.json", "model/model.safetensors", "model/parts/a.txt"]
+
+
+def test_what_is_shared_is_asked_once(tmp_path: Path) -> None:
+    named = {"r2": "acme/tiny", "r4": "acme/tiny", "r8": "acme/other"}
+    for folder, base in named.items():
+        put_weights(tmp_path, f"{folder}/adapter_model.safetensors")
+        put(tmp_path, {f"{folder}/adapter_config.json": json.dumps({"base_model_name_or_path": base, "revision": None})})
+    content = draft(snapshot.take(tmp_path), Shelf())
+    assert content["bases"] == {"tiny": {"model": "acme/tiny"}}
+    assert [entry["base"] for entry in content["deliverables"]] == ["tiny", "tiny", {"model": "acme/other"}]
+    assert [entry["pointer"] for entry in content["todo"]] == ["/campaign", "/bases/tiny", "/deliverables/2/base"]
+
+
+def test_accents_are_left_out_of_ids(tmp_path: Path) -> None:
+    put_weights(tmp_path, "für später/épée 1.pt")
+    assert listed(tmp_path) == {"fur-spater/epee-1": ("checkpoint", "für später/épée 1.pt")}
+
+
 def test_ids_are_unique_and_fit_the_grammar(tmp_path: Path) -> None:
     put_weights(tmp_path, "a/x.pt", "a/x.safetensors", "a/épée 1.pt", "a/X.pth", "a/--.pt", "a/__")
     found = listed(tmp_path)

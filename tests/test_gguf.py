@@ -71,6 +71,39 @@ def tensor_info(data, name):
     return at, at + 4 + 8 * dimensions, at + 8 + 8 * dimensions
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize(("value", "kind"), [(np.nan, ProblemKind.NAN), (np.inf, ProblemKind.INFINITE), (1.5, None)])
+def test_values(tmp_path, dtype, value, kind):
+    values = np.ones((3, 700), dtype)
+    values[2, 5] = value
+    reading = read(write(tmp_path / "m.gguf", {"good": (np.ones(3, dtype), None), "bad": (values, None)}))
+    assert [(problem.kind, problem.where) for problem in reading.problems] == ([(kind, "bad")] if kind else [])
+    assert reading.depth is Depth.TENSORS
+
+
+QUANTISED = sorted(ours for ours in gguf._SCALES if hasattr(writer.GGMLQuantizationType, ours))
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_scales(tmp_path, name):
+    """A NaN among the scales is seen by the package's own dequantisation too, where it has one."""
+    kind = writer.GGMLQuantizationType[name]
+    block, size = writer.GGML_QUANT_SIZES[kind]
+    values = np.zeros((2, 3 * size), np.uint8)
+    for place in gguf._SCALES[name]:
+        assert kinds(read(write(tmp_path / "m.gguf", {"w": (values, kind)}))) == []
+        broken = values.copy()
+        broken[1, 2 * size + place:2 * size + place + 2] = np.frombuffer(np.float16(np.nan).tobytes(), np.uint8)
+        reading = read(write(tmp_path / "m.gguf", {"w": (broken, kind)}))
+        assert (kinds(reading), reading.depth) == ([ProblemKind.NAN], Depth.TENSORS)
+        try:
+            numbers = writer.quants.dequantize(broken, kind)
+        except NotImplementedError:
+            continue
+        assert np.isnan(numbers[1, 2 * block:]).any()
+        assert not np.isnan(numbers[0]).any()
+
+
 def test_types_are_those_of_the_package():
     assert {int(kind): (kind.name, *sizes) for kind, sizes in writer.GGML_QUANT_SIZES.items()} == gguf.TYPES
 
@@ -78,7 +111,8 @@ def test_types_are_those_of_the_package():
 def test_a_sound_file(model):
     reading = read(model)
     assert reading.problems == []
-    assert reading.depth is Depth.HEADER
+    assert reading.depth is Depth.TENSORS
+    assert read(model, depth=Depth.HEADER).depth is Depth.HEADER
     assert (reading.tensors, reading.elements) == (5, 15 + 32 + 256 + 64 + 5)
     assert reading.dtypes == {"F32": 2, "F16": 1, "Q8_0": 1, "Q4_0": 1}
     assert from_json(to_json(reading)) == reading

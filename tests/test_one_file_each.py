@@ -118,9 +118,10 @@ def _is_installed() -> bool:
 
 
 def verdicts(copy: Path, report: str) -> dict[str, tuple[str, set[str]]]:
-    """The verdict of each deliverable with the codes of its findings."""
+    """The verdict of each deliverable with the codes of its findings, notes left out."""
     data = json.loads((copy.parent / report).read_text())
-    return {d["id"]: (d["verdict"], {finding["rule"] for finding in d["findings"]}) for d in data["deliverables"]}
+    return {d["id"]: (d["verdict"], {finding["rule"] for finding in d["findings"] if finding["level"] != "note"})
+            for d in data["deliverables"]}
 
 
 def changed(copy: Path) -> list[str]:

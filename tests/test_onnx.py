@@ -117,7 +117,8 @@ def test_every_data_type_in_both_places(path, name, raw):
     number = TensorProto.DataType.Value(name)
     values = [b"a", b"b", b"c", b"d", b"e"]
     if name != "STRING":
-        values = np.array([1, 0, 1, 1, 0], helper.tensor_dtype_to_np_dtype(number))
+        zero = 1 if name == "FLOAT8E8M0" else 0  # this type has no zero
+        values = np.array([1, zero, 1, 1, zero], helper.tensor_dtype_to_np_dtype(number))
     tensor = numpy_helper.from_array(values, "t") if raw else helper.make_tensor("t", number, [5], values)
     assert tensor.HasField("raw_data") is raw
     save(model(tensor), path)
@@ -134,8 +135,48 @@ def test_every_data_type_in_both_places(path, name, raw):
 def test_a_sound_model(path):
     reading = read(path)
     assert reading.problems == []
-    assert (reading.depth, reading.tensors, reading.elements, reading.dtypes) == (Depth.HEADER, 2, 15, {"FLOAT": 2})
+    assert (reading.depth, reading.tensors, reading.elements, reading.dtypes) == (Depth.TENSORS, 2, 15, {"FLOAT": 2})
+    assert reading.bytes_read == 60
     assert from_json(to_json(reading)) == reading
+    assert read(path, depth=Depth.HEADER).depth is Depth.HEADER
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2", "f8", "c8"])
+def test_nan_in_a_parameter(path, dtype):
+    values = weights(30).astype(dtype)
+    save(model(numpy_helper.from_array(values, "t")), path)
+    assert kinds(read(path)) == []
+    values[7] = np.nan
+    save(model(numpy_helper.from_array(values, "t")), path)
+    [problem] = read(path).problems
+    assert (problem.kind, problem.where) == (ProblemKind.NAN, "t")
+    assert kinds(read(path, depth=Depth.HEADER)) == []
+
+
+def test_nan_in_typed_data(path):
+    for value, found in ((2, []), (float("nan"), [ProblemKind.NAN]), (float("inf"), [ProblemKind.INFINITE])):
+        save(model(helper.make_tensor("t", TensorProto.FLOAT, [3], [1, value, 3])), path)
+        reading = read(path)
+        assert (kinds(reading), reading.depth) == (found, Depth.TENSORS)
+    save(model(helper.make_tensor("t", TensorProto.FLOAT16, [3], [1, 2, 3])), path)
+    assert read(path).depth is Depth.HEADER  # half precision as a list of numbers of any length
+
+
+def test_nan_in_external_data(external):
+    data = bytearray((external.parent / "w.bin").read_bytes())
+    data[4:8] = np.float32(np.nan).tobytes()
+    (external.parent / "w.bin").write_bytes(data)
+    [problem] = read(external).problems
+    assert (problem.kind, problem.path) == (ProblemKind.NAN, "w.bin")
+
+
+def test_a_constant_may_be_infinite(path):
+    made = model(numpy_helper.from_array(np.array(-np.inf, "f4"), "fill"),
+                 numpy_helper.from_array(np.array([0, -np.inf, 0], "f4"), "causal"))
+    constant = numpy_helper.from_array(np.array([np.nan, np.inf], "f4"), "value")
+    made.graph.node.append(helper.make_node("Constant", [], ["c"], value=constant))
+    save(made, path)
+    assert kinds(read(path)) == []
 
 
 def test_digest_and_progress(external):

@@ -179,7 +179,7 @@ def test_of_two_deliverables_with_one_id_only_one_is_checked(tmp_path: Path) -> 
     record = record_of(tmp_path / "campaign", listed_twice, {})
     assert [(d.path, d.verdict) for d in record.deliverables if d.id == SUBJECT] == [(METRICS, UNVERIFIED), (LAST, ACCEPTED)]
     assert record.verdict is UNVERIFIED
-    assert record.ran == record.expected == 3 + 2 * 3 + 2 + 1  # of the campaign; two of each id; reload of two ids; data
+    assert record.ran == record.expected == 4 + 3 * 3 + 2 + 1  # of the campaign; three of each id; reload of two ids; data
 
 
 @pytest.mark.parametrize(("write", "shown"), [(useful_metrics_gone, ("useful", False)), (useful_metrics, ("useful", True)),
@@ -214,8 +214,9 @@ def test_weights_are_reloaded_whatever_their_kind(tmp_path: Path) -> None:
 
 def test_the_cheap_checks_come_first(tmp_path: Path) -> None:
     pairs = checks.expected(snapshot.campaign(snapshot.take(campaigns.write(tmp_path / "campaign").save().directory), Asked()))
-    kinds = ["campaign" if pair.deliverable is None else "reload" if pair.check == "reload" else "cheap" for pair in pairs]
-    assert kinds == sorted(kinds, key=["campaign", "cheap", "reload"].index)
+    kinds = ["campaign" if pair.deliverable is None else pair.check if pair.check in ("reload", "fixity") else "cheap"
+             for pair in pairs]
+    assert kinds == sorted(kinds, key=["campaign", "cheap", "reload", "fixity"].index)
 
 
 def test_the_runs_with_their_counts(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ of pytest, opens no file and starts no process.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import BinaryIO, Protocol
 
 from ..base_lookup import Absent, Found, Known
 from ..bases import Statement
 from ..campaign import Campaign, Deliverable
+from ..declarations import Declarations
 from ..findings import Finding, Rule
 from ..inventory import Entry
 from ..key_sums import Difference as KeyDifference
@@ -69,6 +70,14 @@ class Evidence(Protocol):
 
     def keys_repeated(self, rows: Rows) -> Offenders:
         """The keys that occur more than once."""
+        ...
+
+    def digests(self, wanted: Mapping[Entry, Collection[str]]) -> Mapping[Entry, Mapping[str, str] | OSError]:
+        """The digests of regular files in the wanted algorithms, or the error that reading a file ended with, as for `head`."""
+        ...
+
+    def declarations(self, campaign: Campaign) -> Declarations:
+        """What the documents and the lists of digests in the directory say of the bytes of its files."""
         ...
 
     def stated_base(self, campaign: Campaign, deliverable: Deliverable) -> Statement:

@@ -253,6 +253,11 @@ def _unlike(campaign: Campaign, path: str, entry: Entry) -> Iterator[Finding]:
             expected=f"about {smallest:,} bytes", remedy="copy or write it again; else take the checkpoint before")
 
 
+def _is_said_elsewhere(campaign: Campaign, deliverable: Deliverable, path: str, entry: Entry) -> bool:
+    """Whether something is only seen again here, through a link to a folder of the same deliverable."""
+    return path != entry.path and entry.kind == LINK and campaign.owns(deliverable, entry.path)
+
+
 def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> Iterator[Finding]:
     """Findings about one deliverable's files, from their sizes and first bytes."""
     target = campaign.target(deliverable)
@@ -267,15 +272,17 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
         yield UNREADABLE.finding(f"it cannot be looked at: {top.problem}", path=deliverable.path, remedy=_PERMISSION)
         return
     for path, entry in campaign.inventory.walk(target):
-        if not campaign.owns(deliverable, path):
+        if not campaign.owns(deliverable, path) or _is_said_elsewhere(campaign, deliverable, path, entry):
             continue
         if entry.kind == SPECIAL:
             yield SPECIAL_FILE.finding("it is no regular file but a pipe, a socket or a device", path=path, remedy="remove it")
         elif entry.kind == LINK:
+            of_tool = in_tool_folder(path)
             yield DEAD_LINK.finding(
                 f"it is a link to {entry.link}, which is not in the directory", path=path, observed=entry.link,
-                level=Level.NOTE if in_tool_folder(path) else None,
-                expected="a file in the campaign", remedy="copy it again with links followed (cp -L, rsync -L)")
+                level=Level.NOTE if of_tool else None, expected="a file in the campaign",
+                remedy=("none, if only the tool needs it; else " if of_tool else "") +
+                "copy it again with links followed (cp -L, rsync -L)")
         elif entry.kind == UNKNOWN or entry.problem:
             yield UNREADABLE.finding(f"it cannot be looked at: {entry.problem}", path=path, remedy=_PERMISSION)
     files = campaign.files_of(deliverable)

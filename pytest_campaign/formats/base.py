@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, Self
 
 
 class Depth(enum.IntEnum):
@@ -75,6 +75,8 @@ class ProblemKind(enum.StrEnum):
     UNKNOWN_SETTING = "unknown-setting"  # a setting that the library drops
     NEWER_LIBRARY = "newer-library"  # written by a newer library than the one that reads
     NOT_REBUILT = "not-rebuilt"  # why the model was not rebuilt, although nothing is wrong with the files
+    PYTHON_CODE = "python-code"  # compiled code of one version of Python, which loading has to run
+    UNFINISHED = "unfinished"  # the writer marks a save as not finished
     OPTIMIZER = "optimizer"  # the state of an optimizer that is not that of the model beside it
     PROGRESS = "progress"  # counters of a training that contradict each other, or none that can be read
     BEHIND = "behind"  # counters of a training that differ in a way that can have its reasons
@@ -181,31 +183,40 @@ class Unit:
     """One thing to reload: a checkpoint file, or a set of files that only make sense together.
 
     ``path`` names it (the file, the index of a set, or the folder); ``files`` are the regular files that belong to it, all
-    relative to the campaign directory. ``hollow``: it has the configuration of a model and no weights. ``beside`` are files of
-    other units that its reading looks at: their headers, to compare.
+    relative to the campaign directory. ``hollow``: it has the configuration of a model and no weights. ``ambiguous``: such
+    content may be data of any kind (see `Format`). ``beside`` are files of other units that its reading looks at: their headers,
+    to compare.
     """
 
     format: str
     path: str
     files: tuple[str, ...]
     hollow: bool = False
+    ambiguous: bool = False
     beside: tuple[str, ...] = ()
 
     @property
     def is_folder(self) -> bool:
         return self.path not in self.files
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The unit that ``dataclasses.asdict`` made plain data of."""
+        return cls(**{**data, "files": tuple(data["files"]), "beside": tuple(data["beside"])})
+
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
     """The regular files of one folder (not of its subfolders), by name.
 
-    ``below`` has the names of the files in each of its subfolders; of those only the names are known.
+    ``folders`` are the names of its subfolders. ``below(name)`` gives the regular files anywhere below a subfolder by their paths
+    in it, empty ones too and with empty heads; known to recognition only.
     """
 
     path: str
     candidates: Mapping[str, Candidate]
-    below: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    folders: Sequence[str] = ()
+    below: Callable[[str], Mapping[str, Candidate]] = lambda name: {}
 
 
 class Source(Protocol):
@@ -240,8 +251,9 @@ class Format:
     ``depth`` is the deepest level that ``read`` reaches, `Depth.MODEL` with the libraries of the framework.
     ``recognise`` decides about a single file by its content; ``gather`` finds sets of files in a folder (they win over
     single files). ``read(unit, source)`` runs in the child; ``concurrent`` says that several threads may be in it at the
-    same time. ``preload`` are modules that `Depth.MODEL` needs and that are imported once for all children; one that
-    cannot be imported is no fault.
+    same time. ``ambiguous`` says that what it recognises may be data of any kind (arrays, pickles): it is read where it is
+    delivered as weights and nothing clearer lies there, and is no checkpoint by itself. ``preload`` are modules that
+    `Depth.MODEL` needs and that are imported once for all children; one that cannot be imported is no fault.
     """
 
     name: str
@@ -250,6 +262,7 @@ class Format:
     recognise: Callable[[Candidate], bool] = lambda candidate: False
     gather: Callable[[Folder], Iterator[Unit]] = _nothing
     concurrent: bool = False
+    ambiguous: bool = False
     preload: tuple[str, ...] = ()
 
 

@@ -52,8 +52,8 @@ def gather(folder: Folder) -> Iterator[Unit]:
     latest = folder.candidates.get(LATEST)
     if latest is None or latest.size > _LONGEST_TAG:
         return
-    steps = {name: first for name, files in folder.below.items()
-             if (first := next((file for file in sorted(files) if _is_state(file)), None))}
+    steps = {name: first for name in folder.folders
+             if (first := next((file for file in sorted(folder.below(name)) if _is_state(file)), None))}
     if steps or _STEP.fullmatch(_tag(latest.head)):
         yield Unit(NAME, folder.path, (latest.path, *(paths.join(paths.join(folder.path, name), first)
                                                       for name, first in sorted(steps.items()))))

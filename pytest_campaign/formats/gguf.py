@@ -1,8 +1,8 @@
 """GGUF files (llama.cpp, ggml), versions 2 and 3 in little-endian byte order, and their split sets.
 
 A file is a header, key-value metadata, tensor infos, padding, and tensor data in which every tensor starts at a multiple
-of ``general.alignment`` (ggml, docs/gguf.md). There is no checksum and most types are quantised blocks, hence structure
-is all that is checked: every count against the bytes that are left, every tensor against the end of the file.
+of ``general.alignment`` (ggml, docs/gguf.md). There is no checksum: every count is compared with the bytes that are left, every
+tensor with the end of the file, and numbers are tested, of quantised blocks the scales in them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, cast
 
 from .base import Candidate, Depth, FileFacts, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
-from .streaming import Segment, never_written, scan
+from .streaming import Found, Segment, Values, exactly, never_written, non_finite, scan
 
 NAME = "GGUF"
 MAGIC = b"GGUF"
@@ -47,6 +47,17 @@ TYPES: Mapping[int, tuple[str, int, int]] = {
     19: ("IQ1_S", 256, 50), 29: ("IQ1_M", 256, 56), 20: ("IQ4_NL", 32, 18), 23: ("IQ4_XS", 256, 136),
     34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66), 39: ("MXFP4", 32, 17), 40: ("NVFP4", 64, 36), 41: ("Q1_0", 128, 18),
 }
+
+_NUMBERS = frozenset({"F32", "F16", "BF16", "F64"})
+_INTEGERS = frozenset({"I8", "I16", "I32", "I64"})
+# Where in a block its half precision numbers lie, the scale and, in some types, the minimum (the blocks of ggml-common.h).
+_SCALES: Mapping[str, tuple[int, ...]] = {
+    "Q4_0": (0,), "Q4_1": (0, 2), "Q5_0": (0,), "Q5_1": (0, 2), "Q8_0": (0,), "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2),
+    "Q5_K": (0, 2), "Q6_K": (208,), "IQ2_XXS": (0,), "IQ2_XS": (0,), "IQ2_S": (0,), "IQ3_XXS": (0,), "IQ3_S": (0,), "IQ1_S": (0,),
+    "IQ4_NL": (0,), "IQ4_XS": (0,), "TQ1_0": (52,), "TQ2_0": (64,),
+}
+_BLOCK_BYTES = {label: size for label, _, size in TYPES.values()}
+_PIECE = 1 << 20
 
 _SPLIT = re.compile(r"(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf")  # llama_split_path of llama.cpp
 
@@ -157,8 +168,10 @@ def gather(folder: Folder) -> Iterator[Unit]:
 
 
 def read(unit: Unit, source: Source) -> Reading:
-    """The structure of a file or of a split set; `Depth.HEADER` whatever is asked for."""
+    """The structure of a file or of a split set, and the numbers in it, as far as all its types are known."""
     facts: list[FileFacts] = []
+    named: dict[str, list[tuple[str, Found]]] = {}
+    read_bytes = 0
     problems: list[Problem] = []
     headers: dict[str, Header] = {}
     for path in unit.files:
@@ -167,26 +180,38 @@ def read(unit: Unit, source: Source) -> Reading:
             try:
                 headers[path] = header = parse(file, size)
                 problems += _layout(path, header, size)
-                problems += never_written(path, file, size, _segments(header, size))
+                segments = _segments(header, size)
+                problems += never_written(path, file, size, segments)
             except _Fault as fault:
                 problems.append(Problem(fault.kind, path, fault.observed, fault.expected, fault.where))
-            if source.digest:
-                facts.append(FileFacts(path, size, scan(file, size, (), source).sha256))
+                segments = ()
+            tested = segments if source.depth >= Depth.TENSORS else ()
+            if tested or source.digest:
+                result = scan(file, size, tested, source)
+                facts.append(FileFacts(path, size, result.sha256))
+                found = [(segment, seen) for segment, seen in zip(tested, result.segments, strict=True)]
+                named[path] = [(segment.label, _scales(file, segment) or seen) for segment, seen in found]
+                read_bytes += sum(segment.length for segment in tested)
             else:
                 facts.append(FileFacts(path, size))
                 source.advance(size)
+    for path, values in named.items():
+        problems += non_finite(path, values)
     problems += _set(unit, headers)
     tensors = [tensor for header in headers.values() for tensor in header.tensors]
     if not tensors and len(headers) == len(unit.files):
         problems.append(Problem(ProblemKind.NO_TENSORS, unit.path, "0 tensors", "at least one tensor"))
+    known = _NUMBERS | _INTEGERS | _SCALES.keys()
+    deep = source.depth >= Depth.TENSORS and all(tensor.type in known for tensor in tensors)
     return Reading(
         format=NAME,
-        depth=Depth.HEADER if len(headers) == len(unit.files) else None,
+        depth=(Depth.TENSORS if deep else Depth.HEADER) if len(headers) == len(unit.files) else None,
         files=facts,
         problems=problems,
         tensors=len(tensors),
         elements=sum(tensor.elements for tensor in tensors),
         dtypes=dict(collections.Counter(tensor.type for tensor in tensors)),
+        bytes_read=read_bytes,
     )
 
 
@@ -382,9 +407,27 @@ def _segments(header: Header, size: int) -> Sequence[Segment]:
     for tensor in sorted(header.tensors, key=lambda tensor: tensor.offset):
         start = header.data + tensor.offset
         if tensor.length and start >= end and start + tensor.length <= size:
-            segments.append(Segment(start, tensor.length, label=tensor.name))
+            segments.append(Segment(start, tensor.length, tensor.type, label=tensor.name))
             end = start + tensor.length
     return segments
+
+
+def _scales(file: BinaryIO, segment: Segment) -> Found | None:
+    """What the scales in the blocks of a quantised tensor are; None for a type without scales that are known here."""
+    places = _SCALES.get(segment.dtype or "")
+    if places is None:
+        return None
+    block = _BLOCK_BYTES[segment.dtype or ""]
+    values = Values("F16", 2)
+    step = _PIECE - _PIECE % block
+    for at in range(segment.offset, segment.end, step):
+        data = exactly(file, at, min(step, segment.end - at))
+        for place in places:
+            low, high = data[place::block], data[place + 1::block]
+            scales = bytearray(2 * len(high))
+            scales[0::2], scales[1::2] = low, high
+            values.take(bytes(scales))
+    return values.found()
 
 
 def _base(path: str) -> str:

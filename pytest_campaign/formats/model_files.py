@@ -29,6 +29,10 @@ ADAPTER_WEIGHTS = re.compile(rf"adapter_model{_WEIGHTS}")
 _MODEL_SET = re.compile(r"(ft-)?(model|pytorch_model)[.-].*")
 _ADAPTER_SET = re.compile(r"adapter_model[.-].*")
 _SETTINGS = frozenset({"generation_config.json", TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json"})
+# Settings and templates that are taken as they are (transformers.utils: CHAT_TEMPLATE_FILE, PROCESSOR_NAME and their like).
+_AS_IT_IS = frozenset({
+    "chat_template.jinja", "chat_template.json", "preprocessor_config.json", "processor_config.json",
+    "video_preprocessor_config.json"})
 _VOCABULARY = re.compile(
     r"tokenizer\.json|tekken\.json|.*vocab.*\.(json|txt|model|bpe)|.*\.(tiktoken|spm|bpe|vocab|codes)|(spiece|tokenizer|sentencepiece)"
     r".*\.model|.*sentencepiece.*|emoji\.json|.*\.word_shape\.json|bpe\.codes|merges\.txt|dict\.txt|.*tokenizer.*\.(model|txt|py)")
@@ -39,9 +43,15 @@ def is_vocabulary(name: str) -> bool:
     return _VOCABULARY.fullmatch(name) is not None
 
 
+def taken_as_it_is(name: str) -> bool:
+    """Whether a file belongs to a tokenizer or a processor and nothing in it can be compared with the model."""
+    return name in _AS_IT_IS
+
+
 def tokenizer_files(folder: Folder) -> Iterator[str]:
-    """The paths of a folder's tokenizer: its settings and its vocabulary."""
-    return (candidate.path for name, candidate in folder.candidates.items() if name in _SETTINGS or is_vocabulary(name))
+    """The paths of a folder's tokenizer or processor: its settings, its templates and its vocabulary."""
+    return (candidate.path for name, candidate in folder.candidates.items()
+            if name in _SETTINGS or is_vocabulary(name) or taken_as_it_is(name))
 
 
 def weight_parts(folder: Folder, names: re.Pattern[str]) -> list[Unit]:
@@ -59,8 +69,8 @@ def weight_parts(folder: Folder, names: re.Pattern[str]) -> list[Unit]:
 
 
 def form_of(candidate: Candidate) -> str:
-    """The name of the format that recognises a file, "" if none does."""
-    return next((name for name, form in formats().items() if form.recognise(candidate)), "")
+    """The name of the format that recognises a file as weights and nothing else, "" if none does."""
+    return next((name for name, form in formats().items() if not form.ambiguous and form.recognise(candidate)), "")
 
 
 def content(candidate: Candidate) -> Any | None:
@@ -68,7 +78,7 @@ def content(candidate: Candidate) -> Any | None:
     if candidate.size > LARGEST_CONFIG:
         return None
     try:
-        return _loads(candidate.read(0, candidate.size))
+        return loads(candidate.read(0, candidate.size))
     except (OSError, ValueError):
         return None
 
@@ -79,7 +89,7 @@ def settings(candidate: Candidate | None) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _loads(data: bytes) -> Any:
+def loads(data: bytes) -> Any:
     """JSON as the libraries read it (NaN and equal keys are taken); ValueError for what they would refuse or is too large."""
     if sum(data.count(byte) for byte in b"{[,") > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
@@ -128,7 +138,7 @@ class Documents:
             self.problems.append(Problem(ProblemKind.TOO_LARGE, path, f"{size:,} bytes of JSON", f"at most {LARGEST:,} bytes"))
             return None
         try:
-            return _loads(data)
+            return loads(data)
         except ValueError as error:
             self.problems.append(
                 Problem(ProblemKind.CONFIGURATION, path, f"it is no JSON: {error}", "JSON that the library reads"))

@@ -19,7 +19,7 @@ from typing import BinaryIO
 from .. import paths
 from .base import Candidate, Depth, FileFacts, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
 from .protobuf_wire import FIXED32, FIXED64, LENGTH, VARINT, Cut, Field, Malformed, Window, fields
-from .streaming import Segment, never_written, scan
+from .streaming import Segment, never_written, non_finite, scan
 
 NAME = "ONNX"
 MOST_FIELDS = 10_000_000
@@ -69,6 +69,9 @@ TYPES: Mapping[int, tuple[str, int, int]] = {
 }
 _COMPLEX = frozenset({14, 15})
 _STRING = 8
+# How the values of a type are tested, where they lie as they are: in raw data, and in the fields of float and double.
+_TESTED: Mapping[int, str] = {1: "F32", 10: "F16", 16: "BF16", 11: "F64", 14: "C64", 15: "C128", 17: "F8_E4M3", 18: "F8_E4M3FNUZ",
+                              19: "F8_E5M2", 20: "F8_E5M2FNUZ", 24: "F8_E8M0"}
 _TYPED = {4: FIXED32, 5: VARINT, 6: LENGTH, 7: VARINT, 10: FIXED64, 11: VARINT}
 _WIDTH = {FIXED32: 4, FIXED64: 8}
 
@@ -78,7 +81,8 @@ class Tensor:
     """One TensorProto while it is read.
 
     ``raw`` is the length of its raw data, ``typed`` counts the values of typed data by field, ``indices`` marks the
-    places of the values of a sparse tensor.
+    places of the values of a sparse tensor. ``initializer``: it is one of a graph, and no constant of a node. ``numbers`` is
+    where its values lie in one piece in the model's own file.
     """
 
     name: str = ""
@@ -89,6 +93,8 @@ class Tensor:
     external: bool = False
     entries: dict[str, str] = dataclasses.field(default_factory=dict)
     indices: bool = False
+    initializer: bool = False
+    numbers: Segment | None = None
 
     @property
     def elements(self) -> int:
@@ -208,8 +214,10 @@ def _beside(path: str, location: str) -> str:
 
 
 def read(unit: Unit, source: Source) -> Reading:
-    """The structure of a model and of its external data; `Depth.HEADER` whatever is asked for."""
+    """The structure of a model and of its external data, and the numbers of its parameters."""
     checks = _Checks(unit.path, source)
+    deep = source.depth >= Depth.TENSORS
+    read_bytes = 0
     with source.open(unit.path) as file:
         size = source.size(unit.path)
         walk = _Walk(Window(_reader(file), size), checks.tensor)
@@ -218,24 +226,28 @@ def read(unit: Unit, source: Source) -> Reading:
             checks.note(problem)
         for problem in never_written(unit.path, file, size, (Segment(0, size),)):
             checks.note(problem)
-        facts = [FileFacts(unit.path, size, scan(file, size, (), source).sha256 if source.digest else None)]
+        sha256, count = checks.values(file, size, unit.path)
+        facts = [FileFacts(unit.path, size, sha256)]
+        read_bytes += count
     for path in dict.fromkeys((*unit.files[1:], *checks.ranges)):
-        if source.exists(path):
+        if path != unit.path and source.exists(path):
             with source.open(path) as file:
                 size = source.size(path)
                 for problem in never_written(path, file, size, checks.segments(path)):
                     checks.note(problem)
-                facts.append(FileFacts(path, size, scan(file, size, (), source).sha256 if source.digest else None))
-    if not source.digest:
-        source.advance(sum(fact.bytes for fact in facts))
+                sha256, count = checks.values(file, size, path)
+                facts.append(FileFacts(path, size, sha256))
+                read_bytes += count
+    deep = deep and walk.finished and not checks.untested
     return Reading(
         format=NAME,
-        depth=Depth.HEADER if walk.complete else None,
+        depth=(Depth.TENSORS if deep else Depth.HEADER) if walk.complete else None,
         files=facts,
         problems=checks.problems(),
         tensors=sum(checks.dtypes.values()),
         elements=checks.elements,
         dtypes={name: count for name, count in checks.dtypes.items() if count},
+        bytes_read=read_bytes,
     )
 
 
@@ -269,6 +281,11 @@ class _Walk:
     def complete(self) -> bool:
         """Whether the structure could be followed as far as the file goes."""
         return self._fault is None or self._fault.kind in (ProblemKind.TRUNCATED, ProblemKind.TRAILING)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the walk came to the end of the file."""
+        return self._fault is None
 
     def run(self) -> None:
         """Walk; what ends it early is kept for `problems`."""
@@ -342,17 +359,18 @@ class _Walk:
             if inner != "TensorProto":
                 self._message(inner, field.start, field.end, depth + 1)
                 continue
-            name = self._tensor(field, indices=kind == "SparseTensorProto" and field.number == _SPARSE_INDICES)
+            indices = kind == "SparseTensorProto" and field.number == _SPARSE_INDICES
+            name = self._tensor(field, indices=indices, initializer=kind == "GraphProto")
             if kind == "GraphProto":
                 if name in names:
                     self._twice.append(name)
                 names.add(name)
 
-    def _tensor(self, message: Field, indices: bool) -> str:
+    def _tensor(self, message: Field, *, indices: bool, initializer: bool) -> str:
         self._tensors += 1
         if self._tensors > MOST_TENSORS:
             raise _Fault(ProblemKind.TOO_LARGE, f"more than {MOST_TENSORS:,} tensors", f"at most {MOST_TENSORS:,}")
-        tensor, place = Tensor(indices=indices), self._place
+        tensor, place = Tensor(indices=indices, initializer=initializer), self._place
         self._place = "a tensor"
         for field in self._each(message.start, message.end):
             self._part(tensor, field)
@@ -374,6 +392,7 @@ class _Walk:
             tensor.name = self._text(field)
         elif number == 9 and wire == LENGTH:
             tensor.raw = field.end - field.start
+            tensor.numbers = Segment(field.start, tensor.raw)
         elif number == 13 and wire == LENGTH:
             key, value = self._entry(field)
             tensor.entries[key] = value
@@ -382,6 +401,8 @@ class _Walk:
         elif number == 14 and wire == VARINT:
             tensor.external = field.value == 1
         elif number in _TYPED and not self._first_look:
+            if wire == LENGTH and _TYPED[number] in _WIDTH and number not in tensor.typed:
+                tensor.numbers = Segment(field.start, field.end - field.start)
             tensor.typed[number] = tensor.typed.get(number, 0) + self._count(field)
 
     def _count(self, field: Field) -> int:
@@ -426,7 +447,8 @@ class _Checks:
         self._problems: dict[tuple[ProblemKind, str, str], Problem] = {}
         self.dtypes: collections.Counter[str] = collections.Counter()
         self.elements = 0
-        self.ranges: dict[str, list[Segment]] = {}  # of external data, by file
+        self.ranges: dict[str, list[Segment]] = {}  # of external data and of parameters in the model, by file
+        self.untested = 0  # parameters whose numbers do not lie in one piece
 
     def problems(self) -> list[Problem]:
         return list(self._problems.values())
@@ -454,9 +476,13 @@ class _Checks:
         elif tensor.raw is not None:
             if tensor.type == _STRING or tensor.raw != tensor.bytes:
                 self._fault(ProblemKind.DAMAGED, tensor, "raw", f"{tensor.raw:,} bytes of raw data", self._needs(tensor))
+            else:
+                self._test(tensor, self._path, tensor.numbers)
         elif tensor.typed.get(field, 0) != tensor.values:
             self._fault(ProblemKind.DAMAGED, tensor, "typed", f"{tensor.typed.get(field, 0):,} values",
                         f"{tensor.values:,} ({label} of shape {tensor.shape})")
+        else:
+            self._test(tensor, self._path, tensor.numbers)
 
     def _needs(self, tensor: Tensor) -> str:
         size = "text, which is never raw data" if tensor.type == _STRING else f"{tensor.bytes:,} bytes"
@@ -488,10 +514,32 @@ class _Checks:
             self._fault(ProblemKind.TRUNCATED, tensor, "cut", f"{size:,} bytes",
                         f"at least {offset + length:,} bytes, as {self._path} says", path)
         elif length:
-            self.ranges.setdefault(path, []).append(Segment(offset, length, label=tensor.name))
+            self._test(tensor, path, Segment(offset, length))
+
+    def _test(self, tensor: Tensor, path: str, numbers: Segment | None) -> None:
+        """Keep where the values of a tensor lie; constants and single numbers may be infinite or NaN by design."""
+        dtype = _TESTED.get(tensor.type)
+        is_parameter = tensor.initializer and tensor.elements > 1
+        if numbers is not None and numbers.length == tensor.bytes and (path != self._path or (dtype and is_parameter)):
+            tested = dtype if is_parameter else None
+            segment = Segment(numbers.offset, numbers.length, tested, label=tensor.name)
+            self.ranges.setdefault(path, []).append(segment)
+        elif dtype and is_parameter:
+            self.untested += 1
+
+    def values(self, file: BinaryIO, size: int, path: str) -> tuple[str | None, int]:
+        """Test the numbers in a file as deep as is asked for; its digest, and how many bytes of tensors were looked at."""
+        segments = self.segments(path) if self._source.depth >= Depth.TENSORS else []
+        if not segments and not self._source.digest:
+            self._source.advance(size)
+            return None, 0
+        result = scan(file, size, segments, self._source)
+        for problem in non_finite(path, [(part.label, seen) for part, seen in zip(segments, result.segments, strict=True)]):
+            self.note(problem)
+        return result.sha256, sum(segment.length for segment in segments)
 
     def segments(self, path: str) -> list[Segment]:
-        """The ranges of an external file that tensors use, without those that overlap an earlier one."""
+        """The ranges of a file that tensors use, without those that overlap an earlier one."""
         segments: list[Segment] = []
         for segment in sorted(self.ranges.get(path, ()), key=lambda segment: segment.offset):
             if not segments or segment.offset >= segments[-1].end:

@@ -56,12 +56,22 @@ _STANDARD_DATA = re.compile(
     re.VERBOSE,
 )
 
+# What libraries rebuild their own data with, although the name sounds as if it ran something: Cython's and pandas' rebuilders,
+# NumPy's generators, joblib's place of an array.
+_REBUILDERS = re.compile(
+    r"""
+    (sklearn|scipy|pandas|numpy)\.([\w]+\.)+__pyx_unpickle_\w+ | pandas\._libs\.internals\._unpickle_block
+    | numpy\.random\._pickle\.__\w+_ctor | joblib\.numpy_pickle\.(NumpyArray|NDArray|ZNDArray)Wrapper
+    """,
+    re.VERBOSE,
+)
+
 _FRAMEWORKS = _words("""
-    accelerate apex auto_gptq bitsandbytes composer datasets deepspeed detectron2 diffusers evaluate fairscale flash_attn
-    huggingface_hub hydra keras lightning lightning_fabric lightning_utilities megatron ml_dtypes mmcv mmengine numpy
-    omegaconf open_clip optimum peft pytorch_lightning safetensors sentence_transformers tensordict timm tokenizers torch
-    torchao torchaudio torchdata torchmetrics torchrl torchtitan torchtune torchvision torch_geometric transformers trl
-    unsloth xformers
+    accelerate apex auto_gptq bitsandbytes catboost composer datasets deepspeed detectron2 diffusers evaluate fairscale flash_attn
+    huggingface_hub hydra imblearn keras lightgbm lightning lightning_fabric lightning_utilities megatron ml_dtypes mmcv mmengine
+    numpy omegaconf open_clip optimum pandas peft pytorch_lightning safetensors scipy sentence_transformers sklearn statsmodels
+    tensordict timm tokenizers torch torchao torchaudio torchdata torchmetrics torchrl torchtitan torchtune torchvision
+    torch_geometric transformers trl unsloth xformers xgboost
 """)
 
 # Modules whose very purpose is to run code, to reach files, processes or the network, or to rebuild functions from bytes.
@@ -99,7 +109,7 @@ def _kind(name: str) -> Kind:
         return Kind.UNSAFE
     if _KNOWN.fullmatch(name):
         return Kind.KNOWN
-    if _STANDARD_DATA.fullmatch(name):
+    if _STANDARD_DATA.fullmatch(name) or _REBUILDERS.fullmatch(name):
         return Kind.DATA
     top, _, below = name.partition(".")
     module, _, last = below.rpartition(".")

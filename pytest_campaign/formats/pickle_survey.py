@@ -117,7 +117,7 @@ class _Nothing:
     at: int
 
 
-class _Surveyor:
+class Surveyor:
     """The stack machine. Values: `Name`, `_Made`, `_Nothing`, str, int, tuples of them; None for anything else."""
 
     def __init__(self) -> None:
@@ -286,7 +286,7 @@ def survey(data: bytes) -> Survey:
     """
     if len(data) > LARGEST:
         raise BadPickle(f"longer than {LARGEST:,} bytes")
-    machine = _Surveyor()
+    machine = Surveyor()
     end = 0
     stream = io.BytesIO(data)
     try:

@@ -45,8 +45,8 @@ class Segment:
     """A range of bytes of one kind: a tensor, a storage, a member of an archive.
 
     ``dtype`` is a name as safetensors writes it (F32, BF16, F8_E4M3 ..., also C128); None and types that have no
-    NaN or infinity (integers, F4 ...) mean that no value is looked at. ``crc`` asks for the CRC-32 of the bytes.
-    ``label`` is the caller's own, for messages.
+    NaN or infinity (integers, F4 ...) mean that no value is looked at. ``crc`` asks for the CRC-32 of the bytes,
+    which goes on from ``seed``, the CRC-32 of what lies before them. ``label`` is the caller's own, for messages.
     """
 
     offset: int
@@ -54,6 +54,7 @@ class Segment:
     dtype: str | None = None
     crc: bool = False
     label: str = ""
+    seed: int = 0
 
     @property
     def end(self) -> int:
@@ -240,7 +241,7 @@ class _Seen:
 
     def __init__(self, segment: Segment) -> None:
         self.codes = _CODES.get(segment.dtype or "")
-        self.crc32 = 0 if segment.crc else None
+        self.crc32 = segment.seed if segment.crc else None
         self.nan = False
         self.infinite = False
         self.plus_infinity = False
@@ -302,6 +303,40 @@ class _Eye:
             seen.zero = True
         if not seen.ordinary and bool(((magnitudes > 0) & (magnitudes < infinity)).any()):
             seen.ordinary = True
+
+
+class Values:
+    """The look of `scan` at values that do not lie in a file as they are: compressed, or with their bytes turned round.
+
+    ``width`` is the size of a number in bytes, ``turned`` whether it begins with its highest byte.
+    """
+
+    def __init__(self, dtype: str | None, width: int, *, turned: bool = False) -> None:
+        self._seen = _Seen(Segment(0, 0, dtype))
+        self._eye = _Eye() if self._seen.codes else None
+        self._width, self._turned = width, turned
+        self._rest = b""
+
+    def take(self, data: bytes) -> None:
+        """The next bytes, wherever they are cut."""
+        codes = self._seen.codes
+        if self._eye is None or codes is None:
+            return
+        data = self._rest + data
+        whole = len(data) - len(data) % self._width
+        self._rest = data[whole:]
+        for start in range(0, whole, CHUNK):
+            piece = bytearray(data[start:min(start + CHUNK, whole)])
+            if self._turned:
+                turned = bytearray(len(piece))
+                for byte in range(self._width):
+                    turned[byte::self._width] = piece[self._width - 1 - byte::self._width]
+                piece = turned
+            self._eye.look(piece, 0, len(piece), codes, self._seen)
+
+    def found(self) -> Found:
+        """What was seen so far."""
+        return self._seen.found()
 
 
 class _Pass:

@@ -148,8 +148,9 @@ def refused_names(names: Iterable[Name], path: str) -> tuple[list[Problem], list
 
 
 def _listed(names: Sequence[Name]) -> str:
+    count = f"{len(names):,} classes or functions: " if len(names) > 1 else ""
     shown = ", ".join(name.name[:_LONGEST_NAME] for name in names[:5])
-    return shown + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
+    return count + shown + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
 
 
 @dataclasses.dataclass(frozen=True)

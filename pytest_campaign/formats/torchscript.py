@@ -7,20 +7,18 @@ Source of the facts about the format: torch/csrc/jit/serialization/export_module
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
-from .streaming import exactly
 from .torch_values import Part, read_values
 from .torch_zip import PICKLE, SCRIPT_PICKLE, is_archive, is_script
 from .zip_archive import STORED, Archive, ArchiveFault, Member, first_member, member_names, read_archive, reader
+from .zip_members import inflated_crc
 
 NAME = "TorchScript"
 _FIRST_MEMBER = re.compile(r"data/\d+|extra/.*|code/.*|constants\.pkl")
 _LARGEST_CODE = 256 << 20  # bytes that the code may have when inflated
-_CHUNK = 1 << 20
 
 
 def recognise(candidate: Candidate) -> bool:
@@ -101,7 +99,7 @@ def _inflated(file: BinaryIO, archive: Archive, path: str) -> Iterator[Problem]:
     wrong: list[Member] = []
     damaged: list[Member] = []
     for member in compressed:
-        crc = _inflated_crc(file, member)
+        crc = inflated_crc(file, member)
         if crc is None:
             damaged.append(member)
         elif crc != member.crc and member.crc:
@@ -112,22 +110,6 @@ def _inflated(file: BinaryIO, archive: Archive, path: str) -> Iterator[Problem]:
     ):
         if members:
             yield Problem(kind, path, observed, expected, members[0].name, len(members))
-
-
-def _inflated_crc(file: BinaryIO, member: Member) -> int | None:
-    """The CRC-32 of what a member inflates to, None if that is not ``member.size`` bytes."""
-    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-    data = exactly(file, member.offset, member.stored)
-    size = crc = 0
-    try:
-        while not inflate.eof and size <= member.size:
-            part = inflate.decompress(data, _CHUNK)
-            if not part and not inflate.unconsumed_tail:
-                break
-            size, crc, data = size + len(part), zlib.crc32(part, crc), inflate.unconsumed_tail
-    except zlib.error:
-        return None
-    return crc if inflate.eof and not inflate.unused_data and size == member.size else None
 
 
 FORMAT = Format(NAME, Depth.HEADER, read, recognise)

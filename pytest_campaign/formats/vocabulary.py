@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import paths
 from .base import Placed, Problem, ProblemKind, Unit
-from .model_files import TOKENIZER, TOKENIZER_CONFIG, Documents, is_vocabulary
+from .model_files import TOKENIZER, TOKENIZER_CONFIG, Documents, is_vocabulary, taken_as_it_is
 
 _EMBEDDING = re.compile(r"(^|\.)(embed_tokens|wte|word_embeddings|tok_embeddings|embed_in|shared|embeddings)\.weight")
 # Tokenizers that work on characters or bytes and have no file of a vocabulary (transformers 5.24).
@@ -27,7 +27,8 @@ def check(unit: Unit, documents: Documents, rows: int | None) -> Iterator[Proble
     added = documents.content("added_tokens.json")
     tokenizer = documents.object(TOKENIZER)
     vocabulary = [path for path in unit.files if is_vocabulary(path.rpartition("/")[2])]
-    for path in vocabulary:
+    as_it_is = [path for path in unit.files if taken_as_it_is(path.rpartition("/")[2])]
+    for path in (*vocabulary, *as_it_is):
         if path not in {fact.path for fact in documents.facts}:
             documents.pass_over(path)
     if settings is not None and not vocabulary and not _needs_none(settings):

@@ -1,4 +1,4 @@
-"""A strict reader of zip directories, for the archives that torch writes.
+"""A strict reader of zip directories, for the archives that torch, NumPy and Keras write.
 
 torch writes one root folder, members that follow each other without gaps (alignment is padding in the extra field
 of the local header), a data descriptor behind every member that is not empty, and the zip64 records always. Zip
@@ -128,11 +128,12 @@ def reader(file: BinaryIO) -> Read:
     return read
 
 
-def read_archive(read: Read, size: int, deflated: bool = False) -> Archive:
+def read_archive(read: Read, size: int, deflated: bool = False, rooted: bool = True) -> Archive:
     """The directory of an archive of ``size`` bytes, compared with every local header.
 
-    ``deflated`` allows deflated members beside stored ones. Raises `ArchiveFault` for everything that leaves the
-    meaning of a byte open; only bytes behind the end are left to the caller, because torch tolerates some.
+    ``deflated`` allows deflated members beside stored ones; ``rooted`` demands one folder that holds everything.
+    Raises `ArchiveFault` for everything that leaves the meaning of a byte open; only bytes behind the end are left to the
+    caller, because torch tolerates some.
     """
     end, later = _find_end(read, size, _FAR)
     if end is None:
@@ -162,7 +163,7 @@ def read_archive(read: Read, size: int, deflated: bool = False) -> Archive:
             f"at most {MOST_MEMBERS:,} members and {LARGEST_DIRECTORY:,} bytes",
         )
     entries = list(_entries(read, end))
-    _check_names([entry.text for entry in entries])
+    _check_names([entry.text for entry in entries], rooted)
     members = []
     at = 0
     for entry in sorted(entries, key=lambda entry: entry.header):
@@ -190,6 +191,14 @@ def member_names(read: Read, size: int) -> Sequence[str]:
         ]
     except ArchiveFault:
         return ()
+
+
+def first_name(head: bytes) -> str:
+    """The name of the first member, compressed or not, by the first bytes of the file; "" if there is none."""
+    if len(head) < _LOCAL_SIZE or not head.startswith(_LOCAL):
+        return ""
+    (length,) = struct.unpack_from("<H", head, 26)
+    return head[_LOCAL_SIZE : _LOCAL_SIZE + length].decode("utf-8", "replace")
 
 
 def first_member(head: bytes) -> tuple[str, bytes]:
@@ -330,12 +339,13 @@ def _next64(field: bytes) -> tuple[int, bytes]:
     return int.from_bytes(field[:8], "little"), field[8:]
 
 
-def _check_names(names: Sequence[str]) -> None:
+def _check_names(names: Sequence[str], rooted: bool) -> None:
     seen: dict[str, str] = {}
     for name in names:
-        fault = _name_fault(name)
+        fault = _name_fault(name if rooted else f"root/{name}")
         if fault:
-            raise ArchiveFault(ProblemKind.DAMAGED, f"a member's name {fault}", "relative names below one folder", name[:200])
+            expected = "relative names below one folder" if rooted else "relative names"
+            raise ArchiveFault(ProblemKind.DAMAGED, f"a member's name {fault}", expected, name[:200])
         twin = seen.setdefault(name.casefold(), name)
         if twin is not name:
             raise ArchiveFault(
@@ -345,7 +355,7 @@ def _check_names(names: Sequence[str]) -> None:
                 name,
             )
     roots = sorted({name.partition("/")[0] for name in names})
-    if len(roots) > 1:
+    if rooted and len(roots) > 1:
         raise ArchiveFault(
             ProblemKind.DAMAGED,
             f"{len(roots):,} folders at the top, among them {roots[0]} and {roots[1]}",
@@ -371,6 +381,8 @@ def _name_fault(name: str) -> str | None:
         return "is absolute"
     if ".." in name.split("/"):
         return "holds .."
+    if below.startswith("/"):
+        return "is absolute"
     return None
 
 

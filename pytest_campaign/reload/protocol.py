@@ -132,8 +132,7 @@ def decode_job(data: bytes) -> tuple[Job, Limits]:
     return (
         Job(
             root=job["root"],
-            units=[Unit(unit["format"], unit["path"], tuple(unit["files"]), unit["hollow"], tuple(unit["beside"]))
-                   for unit in job["units"]],
+            units=[Unit.from_json(unit) for unit in job["units"]],
             files=[FileSpec(**file) for file in job["files"]],
             depth=Depth(job["depth"]),
             digest=job["digest"],

@@ -86,6 +86,8 @@ def _line(deliverable: DeliverableRecord) -> str:
         facts.append(f"to {deliverable.depth.label}")
     if deliverable.files:
         facts.append(size(sum(file.bytes for file in deliverable.files)))
+    if deliverable.earlier not in (None, deliverable.verdict.value) and NOT_RUN not in {r.reason for r in deliverable.results}:
+        facts.append(f"was {deliverable.earlier}")
     word = "not delivered" if deliverable.verdict is Verdict.MISSING and not deliverable.gated else deliverable.verdict.value
     unfinished = [result for result in deliverable.results
                   if result.reason and not result.findings and result.outcome is not Outcome.PASSED]

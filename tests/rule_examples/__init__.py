@@ -13,7 +13,7 @@ from pathlib import Path
 import campaigns
 from campaigns import Written
 
-from pytest_campaign import checks, snapshot
+from pytest_campaign import baseline, checks, snapshot
 from pytest_campaign.campaign import Asked
 from pytest_campaign.checks import Pair
 from pytest_campaign.evidence import Files, Runner
@@ -28,8 +28,8 @@ class Example:
 
     ``rule`` must be found (``faulty``) or must not be. ``subject`` is the deliverable with the ``verdict``. The finding
     must be of ``level`` and name ``path`` (any, if None). The last fields say under which circumstances it is checked:
-    what is ``asked``, whether another copy of the plan is given, what happens ``meanwhile`` (between the first look and
-    the checks), which torch reads, and in which ``world`` (see `test_rules`).
+    what is ``asked``, whether another copy of the plan or a baseline is given, what happens ``meanwhile`` (between the first
+    look and the checks), which torch reads, and in which ``world`` (see `test_rules`).
     """
 
     rule: str
@@ -42,6 +42,7 @@ class Example:
     path: str | None = None
     asked: Asked = dataclasses.field(default_factory=Asked)
     reviewer_plan: bool = False
+    baseline: bool = False
     meanwhile: Callable[[Path], None] = lambda directory: None
     torch_version: str | None = None
     world: str = "plain"
@@ -54,6 +55,7 @@ class Example:
 EXAMPLES: list[Example] = []
 _Write = Callable[[Written], None]
 REVIEWER_PLAN = "reviewer/plan.json"  # beside the campaign
+BASELINE = "reviewer/report.json"
 
 
 def faulty(rule: str, subject: str | None = None, path: str | None = None, **more: object) -> Callable[[_Write], _Write]:
@@ -81,7 +83,9 @@ def judge(directory: Path, runner: Runner, example: Example | None = None) -> Ca
     """The record of a directory, by the real checks, without pytest."""
     asked = example.asked if example else Asked()
     taken = snapshot.take(directory, directory.parent / REVIEWER_PLAN if example and example.reviewer_plan else None)
-    campaign = snapshot.campaign(snapshot.Snapshot.from_text(taken.to_text()), asked)
+    report = directory.parent / BASELINE
+    earlier = baseline.read(report.read_bytes(), report.name) if example and example.baseline else ()
+    campaign = snapshot.campaign(snapshot.Snapshot.from_text(taken.to_text()), asked, earlier)
     evidence = Files(campaign.inventory, runner, digest=False)
     if example:
         example.meanwhile(directory)

@@ -83,9 +83,9 @@ def main(folder: Path) -> None:
     from pytest_campaign.reload.client import Reloader
     from pytest_campaign.reload.protocol import Limits
 
-    from . import EXAMPLES, checked, content, identifiers, manifest, plan, portable, reload
+    from . import EXAMPLES, checked, content, fixity, identifiers, manifest, plan, portable, reload
 
-    assert all((content, identifiers, manifest, plan, portable, reload))  # each registers its examples
+    assert all((content, fixity, identifiers, manifest, plan, portable, reload))  # each registers its examples
     found = {}
     with Reloader(Limits(timeout=1.5, memory=1 << 28, threads=1)) as reloader:
         for number, example in enumerate(example for example in EXAMPLES if example.world in WORLDS):

@@ -61,6 +61,13 @@ def a_listed_checkpoint_with_another_history(made: Written) -> None:
 
 
 @sound("identifiers.other-run", "variant/step-40")
+def a_history_with_an_overflow(made: Written) -> None:
+    for step in (20, 40):
+        state = made / checkpoint(made, step) / "trainer_state.json"
+        state.write_text(state.read_text().replace('"loss": 3.9', '"loss": NaN'))
+
+
+@sound("identifiers.other-run", "variant/step-40")
 def one_history_that_goes_on(made: Written) -> None:
     made.run("variant")["steps"] = 40
     checkpoint(made, 20)

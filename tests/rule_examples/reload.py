@@ -14,6 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import hugging_face
+import joblib
+import numpy
+import other_frameworks
 import torch
 import training_states
 from campaigns import LAST, WEIGHTS, tensors
@@ -231,6 +234,19 @@ def an_attention_mask(made: Written) -> None:
 @faulty("reload.no-tensors", "variant/weights", WEIGHTS)
 def a_sound_file_without_tensors(made: Written) -> None:
     save_file({}, made / WEIGHTS)
+
+
+@faulty("reload.no-tensors", "control/rest", "runs/control/weights.pt")
+def a_checkpoint_without_tensors_under_another_kind(made: Written) -> None:
+    torch.save({"epoch": 3}, made / "runs/control/weights.pt")
+    made.add("control/rest", "other", "runs/control/weights.pt")
+
+
+@sound("reload.no-tensors", "control/rest")
+def the_state_of_a_scheduler_by_itself(made: Written) -> None:
+    scheduler = torch.optim.lr_scheduler.StepLR(torch.optim.SGD([torch.zeros(1)]), 1)
+    torch.save(scheduler.state_dict(), made / "runs/control/scheduler.pt")
+    made.add("control/rest", "other", "runs/control/scheduler.pt")
 
 
 @sound("reload.no-tensors", "variant/weights")
@@ -891,3 +907,118 @@ def a_lightning_checkpoint(made: Written) -> None:
     torch.save({"epoch": 0, "global_step": 2, "pytorch-lightning_version": "2.6.6", "state_dict": tensors()},
                made / f"{POINT}/last.ckpt")
     made.add("control/state", "checkpoint", f"{POINT}/last.ckpt", format="lightning")
+
+
+# ---- formats of other libraries -----------------------------------------------------------------------------
+
+
+KERAS = "runs/control/model.keras"
+TENSORFLOW = "runs/control/tensorflow"
+ORBAX = "runs/control/steps/500"
+
+
+@faulty("reload.python-code", "control/keras", KERAS)
+def a_function_that_is_stored_as_code(made: Written) -> None:
+    other_frameworks.keras(made / KERAS, other_frameworks.layer("Lambda", function=other_frameworks.CODE))
+    made.add("control/keras", "checkpoint", KERAS)
+
+
+@sound("reload.python-code", "control/keras")
+def a_function_of_the_library(made: Written) -> None:
+    relu = {"class_name": "function", "config": "relu", "module": "keras.activations"}
+    other_frameworks.keras(made / KERAS, other_frameworks.layer("Lambda", function=relu))
+    made.add("control/keras", "checkpoint", KERAS)
+
+
+@faulty("reload.shard-missing", "control/tensorflow", f"{TENSORFLOW}/model.ckpt-500.data-00001-of-00002")
+def a_data_file_of_tensorflow_is_absent(made: Written) -> None:
+    other_frameworks.tensorflow(made / TENSORFLOW, shards=2)
+    (made / TENSORFLOW / "model.ckpt-500.data-00001-of-00002").unlink()
+    made.add("control/tensorflow", "checkpoint", TENSORFLOW)
+
+
+@sound("reload.shard-missing", "control/tensorflow")
+def all_data_files_of_tensorflow(made: Written) -> None:
+    other_frameworks.tensorflow(made / TENSORFLOW, shards=2, named="/location1/")
+    made.add("control/tensorflow", "checkpoint", TENSORFLOW)
+
+
+@faulty("reload.unfinished", "control/orbax", f"{ORBAX}.orbax-checkpoint-tmp-17")
+def a_save_under_way(made: Written) -> None:
+    other_frameworks.orbax(made / f"{ORBAX}.orbax-checkpoint-tmp-17", step=True)
+    made.add("control/orbax", "checkpoint", "runs/control/steps")
+
+
+@faulty("reload.unfinished", "control/orbax", f"{ORBAX}.orbax-checkpoint-tmp-17", level=Level.WARNING)
+def a_save_under_way_beside_one_that_is_finished(made: Written) -> None:
+    other_frameworks.orbax(made / "runs/control/steps/400", step=True)
+    a_save_under_way(made)
+
+
+@sound("reload.unfinished", "control/orbax")
+def a_save_that_is_finished(made: Written) -> None:
+    other_frameworks.orbax(made / ORBAX, step=True)
+    made.add("control/orbax", "checkpoint", "runs/control/steps")
+
+
+PIPELINE = "runs/control/pipeline"
+
+
+@faulty("reload.file-missing", "control/pipeline", f"{PIPELINE}/model_index.json")
+def a_pipeline_without_its_index(made: Written) -> None:
+    other_frameworks.diffusers(made / PIPELINE, index=False)
+    made.add("control/pipeline", "checkpoint", PIPELINE)
+
+
+@sound("reload.file-missing", "control/pipeline")
+def a_whole_pipeline(made: Written) -> None:
+    other_frameworks.diffusers(made / PIPELINE)
+    made.add("control/pipeline", "checkpoint", PIPELINE)
+
+
+@sound("reload.file-missing", "control/pipeline")
+def one_part_of_a_pipeline(made: Written) -> None:
+    other_frameworks.diffusers(made / PIPELINE, ("unet",), index=False)
+    made.add("control/pipeline", "checkpoint", f"{PIPELINE}/unet")
+
+
+ESTIMATOR = "runs/control/cleaner.joblib"
+
+
+@faulty("reload.executable-format", "control/cleaner", ESTIMATOR)
+def a_pickle_of_plain_data(made: Written) -> None:
+    joblib.dump({"words": ["um", "eh"]}, made / ESTIMATOR)
+    made.add("control/cleaner", "checkpoint", ESTIMATOR)
+
+
+@sound("reload.executable-format", "control/cleaner")
+def the_same_as_arrays(made: Written) -> None:
+    numpy.savez(made / "runs/control/cleaner.npz", words=numpy.array(["um", "eh"]))
+    made.add("control/cleaner", "checkpoint", "runs/control/cleaner.npz")
+
+
+@faulty("reload.foreign-class", "control/cleaner", ESTIMATOR)
+def a_pickle_of_an_object_of_the_project(made: Written) -> None:
+    joblib.dump(stranger("acme_cleaning", "Clean"), made / ESTIMATOR)
+    del sys.modules["acme_cleaning"]
+    made.add("control/cleaner", "checkpoint", ESTIMATOR)
+
+
+@sound("reload.foreign-class", "control/cleaner", verdict=OPEN, campaign=OPEN)
+def a_pickle_of_an_estimator(made: Written) -> None:
+    from sklearn.linear_model import LinearRegression
+
+    joblib.dump(LinearRegression(), made / ESTIMATOR)
+    made.add("control/cleaner", "checkpoint", ESTIMATOR)
+
+
+@faulty("reload.nan", "control/arrays", "runs/control/arrays.npz")
+def arrays_with_nan(made: Written) -> None:
+    numpy.savez(made / "runs/control/arrays.npz", a=numpy.array([1, numpy.nan]))
+    made.add("control/arrays", "checkpoint", "runs/control/arrays.npz")
+
+
+@sound("reload.nan", "control/arrays")
+def data_with_nan(made: Written) -> None:
+    numpy.savez(made / "runs/control/arrays.npz", a=numpy.array([1, numpy.nan]))
+    made.add("control/arrays", "other", "runs/control/arrays.npz")

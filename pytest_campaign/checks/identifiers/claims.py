@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ... import paths
 from ...campaign import Campaign
+from ...declarations import BAGIT, FETCH
 from ...file_names import is_aside, is_checkpoint
 from ...findings import Finding
 from ...inventory import FILE, FOLDER
@@ -23,6 +24,8 @@ def unclaimed(campaign: Campaign) -> Iterator[Finding]:
     owned = {target for d in campaign.deliverables if (target := campaign.target(d)) is not None}
     # A set of files may be named by its index alone; its members lie beside it.
     named |= {file for d in campaign.deliverables for unit in campaign.units_of(d) for file in unit.files}
+    bags = (posixpath.split(entry.path) for entry in campaign.inventory.entries)
+    named |= {paths.join(folder, FETCH) for folder, name in bags if name == BAGIT}
     left = []
     for entry in campaign.inventory.entries:
         matters = (entry.kind == FILE and entry.size > 0) or (entry.kind != FOLDER and is_checkpoint(entry.path))

@@ -52,11 +52,11 @@ class _State:
         return step if isinstance(step, int) and not isinstance(step, bool) else None
 
     @property
-    def history(self) -> Mapping[tuple[int, str], float]:
-        """The values of the log by step and name; the speed and the time of a step are of no interest."""
+    def history(self) -> Mapping[tuple[int, str], str]:
+        """The values of the log by step and name, as text: NaN equals NaN. The speed of a step is of no interest."""
         log = self.content.get("log_history")
         rows = [row for row in log if isinstance(row, dict) and isinstance(row.get("step"), int)] if isinstance(log, list) else []
-        return {(row["step"], name): row[name] for row in rows for name in ("loss", "eval_loss", "grad_norm")
+        return {(row["step"], name): repr(row[name]) for row in rows for name in ("loss", "eval_loss", "grad_norm")
                 if isinstance(row.get(name), float)}
 
     @property
@@ -141,7 +141,7 @@ def _histories(siblings: Sequence[_State]) -> Iterator[Finding]:
         yield rules.OTHER_RUN.finding(
             f"its history is not that of {other.folder}: {name} at step {step} differs, as in {len(differing)} of {len(common)} "
             "values", level=None if stranger.deliverable is None else Level.WARNING, path=stranger.path, pointer="/log_history",
-            observed=f"{stranger.history[step, name]!r}", expected=f"{other.history[step, name]!r}", deliverable=stranger.id,
+            observed=stranger.history[step, name], expected=other.history[step, name], deliverable=stranger.id,
             remedy="move it to the run that it belongs to, or remove it")
         return  # one stranger contradicts every sibling
 
@@ -162,7 +162,7 @@ def _configurations(campaign: Campaign, evidence: Evidence, siblings: Sequence[_
                 yield rules.TWO_CONFIGURATIONS.finding(
                     f"run {state.run.id} has two configurations: {', '.join(differing)} of {path} and of {first.folder} differ",
                     path=path, pointer=f"/{setting}", observed=shown(config[setting], 100), expected=shown(wanted[setting], 100),
-                    deliverable=state.id, remedy="give the corrected run an id of its own, which supersedes the old one")
+                    remedy="give the corrected run an id of its own, which supersedes the old one")
 
 
 def _comparable(value: Any) -> str:

@@ -71,6 +71,9 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
     yield from names.check(campaign, deliverable)
     beside = {posixpath.dirname(path) for unit in campaign.units_of(deliverable) for path in unit.files}
     for path, entry in campaign.files_of(deliverable).items():
+        if path != entry.path and posixpath.basename(path) == posixpath.basename(entry.path) \
+                and campaign.owns(deliverable, entry.path):
+            continue  # seen again through a link to a folder
         weights = deliverable.kind in WEIGHTS or posixpath.dirname(path) in beside
         with contextlib.suppress(OSError):  # what cannot be read is said by the check that asks whether it is there
             yield from _file(campaign, deliverable, path, entry, evidence, weights)
@@ -195,7 +198,7 @@ def _reference(file: _File, field: Field, at: MachinePath) -> Finding:
 
 
 def _beside(file: _File, field: Field, at: MachinePath) -> Finding:
-    here = _by_name(file, at.names)
+    here = _by_name(file, at.names, empty=True)  # MLflow makes a run's folder of artifacts before there is one
     if here is not None:
         return _found(file, field, at, here, f"./{here}")
     line = file.written(field.name, f"./{paths.join(file.folder, at.names[-1])}")
@@ -243,10 +246,11 @@ def _best(file: _File, field: Field) -> Iterator[Finding]:
         remedy="copy that checkpoint too" + ("" if in_text else f", or put there {json.dumps(field.name)}: null"))
 
 
-def _by_name(file: _File, parts: Sequence[str]) -> str | None:
+def _by_name(file: _File, parts: Sequence[str], *, empty: bool = False) -> str | None:
     """Where in the campaign something lies that the last names of a path name, seen from a folder on the way to the file.
 
-    One name alone means what lies in the file's folder or beside that; more names may begin anywhere above.
+    One name alone means what lies in the file's folder or beside that; more names may begin anywhere above. ``empty``: a folder
+    with nothing in it counts.
     """
     above = [file.folder]
     while above[-1]:
@@ -254,17 +258,20 @@ def _by_name(file: _File, parts: Sequence[str]) -> str | None:
     for count in range(min(len(parts), 16), 0, -1):
         for folder in above if count > 1 else above[:2]:
             path = paths.join(folder, "/".join(parts[-count:]))
-            if _is_there(file.campaign, path):
+            if _is_there(file.campaign, path, empty=empty):
                 return path
     return None
 
 
-def _is_there(campaign: Campaign, path: str) -> bool:
-    """Whether a file, a folder with something in it, or a whole checkpoint of TensorFlow with that prefix lies at a path."""
+def _is_there(campaign: Campaign, path: str, *, empty: bool = False) -> bool:
+    """Whether a file, a folder with something in it, or a whole checkpoint of TensorFlow with that prefix lies at a path.
+
+    ``empty``: a folder with nothing in it counts too.
+    """
     inventory = campaign.inventory
     entry = inventory.resolve(path)
     if entry is not None:
-        return entry.kind == FILE or (entry.kind == FOLDER and bool(inventory.children(entry.path)))
+        return entry.kind == FILE or (entry.kind == FOLDER and (empty or bool(inventory.children(entry.path))))
     index = inventory.resolve(f"{path}.index")
     if index is None:
         return False

@@ -35,8 +35,9 @@ def check(campaign: Campaign, deliverable: Deliverable) -> Iterator[Finding]:
             odd.setdefault(fault, []).append(entry.path)
     for (level, what), found in odd.items():
         more = f" ({number(len(found) - 1, 'more name')} like it)" if len(found) > 1 else ""
+        whether = "none needed on Linux and macOS; for Windows " if level is Level.NOTE else ""
         yield rules.ODD_NAME.finding(f"the name {what}{more}", level=level, path=found[0],
-                                     remedy="rename it, and what refers to it")
+                                     remedy=f"{whether}rename it, and what refers to it")
 
 
 def _entries(campaign: Campaign, deliverable: Deliverable) -> Iterator[Entry]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ... import paths
 from ...campaign import WEIGHTS, Campaign, Deliverable
+from ...file_names import may_lack_tensors
 from ...findings import Finding, Level, Rule
 from ...formats import formats
 from ...formats.base import Depth, Problem, ProblemKind, Reading, Unit
@@ -33,7 +34,8 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.UNSAFE_GLOBAL: (rules.UNSAFE_GLOBAL, "do not load it; ask for the weights as safetensors"),
     ProblemKind.UNREADABLE_KIND: (rules.UNREADABLE_KIND, "save dense tensors to have their values checked"),
     ProblemKind.TOO_LARGE: (rules.TOO_LARGE, "save it in several files, or as safetensors"),
-    ProblemKind.EXECUTABLE: (rules.EXECUTABLE, "save the weights as safetensors or as a state dict"),
+    ProblemKind.EXECUTABLE: (
+        rules.EXECUTABLE, "save weights as safetensors or a state dict, arrays as npz, an estimator of scikit-learn with skops"),
     ProblemKind.PICKLE_PROTOCOL: (rules.PICKLE_PROTOCOL, "save it again without pickle_protocol"),
     ProblemKind.NO_CHECKSUM: (rules.NO_CHECKSUM, "record a digest in the manifest"),
     ProblemKind.WASTED_STORAGE: (rules.WASTED_STORAGE, "clone the view before saving"),
@@ -55,6 +57,8 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.UNKNOWN_SETTING: (rules.UNKNOWN_SETTING, "delete the setting, or name the version of the library that knows it"),
     ProblemKind.NEWER_LIBRARY: (rules.NEWER_LIBRARY, "install the version that wrote it, or a later one"),
     ProblemKind.NOT_REBUILT: (rules.NOT_REBUILT, "install or give what the message names"),
+    ProblemKind.PYTHON_CODE: (rules.PYTHON_CODE, "replace it by a layer of the library or by a registered class, and save again"),
+    ProblemKind.UNFINISHED: (rules.UNFINISHED, "wait until it is finished, or take the save before"),
     ProblemKind.OPTIMIZER: (rules.OPTIMIZER, "copy the whole folder of one save, or say purpose: inference"),
     ProblemKind.PROGRESS: (rules.PROGRESS, "copy the whole folder of one save, or say purpose: inference"),
     ProblemKind.BEHIND: (rules.BEHIND, "compare the folder with the original"),
@@ -99,6 +103,20 @@ _ALIASES = {
     "hf": {"Hugging Face model", "Trainer state"},
     "trainer": {"Trainer state"},
     "peft": {"PEFT adapter"},
+    "npy": {"NumPy"},
+    "npz": {"NumPy"},
+    "joblib": {"pickle"},
+    "pkl": {"pickle"},
+    "sklearn": {"pickle", "skops"},
+    "scikit-learn": {"pickle", "skops"},
+    "h5": {"HDF5"},
+    "tensorflow": {"TensorFlow checkpoint", "SavedModel"},
+    "tf": {"TensorFlow checkpoint", "SavedModel"},
+    "keras": {"Keras", "HDF5"},
+    "flax": {"Flax", "Orbax"},
+    "msgpack": {"Flax"},
+    "jax": {"Flax", "Orbax", "NumPy"},
+    "diffusers": {"diffusers pipeline", "safetensors", "sharded"},
     "lora": {"PEFT adapter"},
 }
 
@@ -250,6 +268,14 @@ def _untrained(problem: Problem, campaign: Campaign, deliverable: Deliverable) -
             expected=problem.expected, remedy=_PROBLEMS[problem.kind][1], level=None if steps is not None else Level.WARNING)
 
 
+def _unfinished(problem: Problem, units: Sequence[Unit]) -> Finding:
+    """What is left of a save that did not finish matters less beside one that did."""
+    finished = any(not unit.hollow and not paths.inside(unit.path, problem.path) for unit in units)
+    return rules.UNFINISHED.finding(
+        problem.observed, path=problem.path, pointer=problem.where or None, observed=problem.observed, expected=problem.expected,
+        remedy=_PROBLEMS[problem.kind][1], level=Level.WARNING if finished else None)
+
+
 def _shallow(unit: Unit, reading: Reading, required: Depth) -> Iterator[Finding]:
     """A reading that stopped early says so, unless one of its problems already says why."""
     if reading.depth is not None and reading.depth >= required:
@@ -262,13 +288,15 @@ def _shallow(unit: Unit, reading: Reading, required: Depth) -> Iterator[Finding]
         expected=required.label, remedy="lower the depth that is asked, or install what it needs")
 
 
-def _rightly_without_tensors(problem: Problem, unit: Unit, holds: bool) -> bool:
-    """Whether a file of torch.save need hold no tensor.
+def _rightly_without_tensors(problem: Problem, unit: Unit, deliverable: Deliverable, holds: bool) -> bool:
+    """Whether a file of torch.save need hold no tensor. ``holds``: some file of the deliverable does, or no manifest lists it.
 
     The state of a scheduler or a scaler and the arguments of a training hold none. They are no checkpoint by
     themselves: when the manifest calls a deliverable one, some file of it must hold tensors.
     """
-    return problem.kind is ProblemKind.NO_TENSORS and unit.format not in _FOLDERS and _is_pickled(unit) and holds
+    if problem.kind is not ProblemKind.NO_TENSORS or unit.format in _FOLDERS or not _is_pickled(unit):
+        return False
+    return holds or (deliverable.kind not in WEIGHTS and may_lack_tensors(unit.path))
 
 
 def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> Iterator[Finding]:
@@ -290,7 +318,9 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
             for problem in reading.problems:
                 if problem.kind is ProblemKind.UNTRAINED:
                     yield from _untrained(problem, campaign, deliverable)
-                elif not _rightly_without_tensors(problem, unit, holds):
+                elif problem.kind is ProblemKind.UNFINISHED:
+                    yield _unfinished(problem, units)
+                elif not _rightly_without_tensors(problem, unit, deliverable, holds):
                     eased = aside and training_state.eased(problem.kind)
                     yield _problem(problem, Level.WARNING if eased else resume.level(problem, reading, deliverable))
             yield from training_state.ranks(unit, reading, campaign, deliverable, aside)

@@ -143,7 +143,7 @@ NEVER_WRITTEN = Rule("reload.never-written", Level.WARNING, """
 FOREIGN_CLASS = Rule("reload.foreign-class", Level.ERROR, """
     The file needs a class of a project to be loaded.
 
-    The tensors were read through inert stand-ins, but whoever receives the file cannot load it without that
+    Tensors were read through inert stand-ins where that is possible, but whoever receives the file cannot load it without that
     project at the same version, and loading it runs the project's code. A warning in `training_args.bin`, which nobody needs
     to load or to resume.
 
@@ -214,10 +214,11 @@ CONFIGURATION = Rule("reload.configuration", Level.ERROR, """
     Fix: copy or save the file again.
     """, at_source=True)
 FILE_MISSING = Rule("reload.file-missing", Level.ERROR, """
-    A file that the configuration of a model names is absent.
+    A file that the configuration of a model names is absent, or the file that names the parts.
 
     `auto_map` names the module of a class that the library does not have; `modules.json` names the folders of the parts
-    of a sentence-transformers model; the tensors of an adapter need `adapter_config.json`.
+    of a sentence-transformers model, `model_index.json` those of a diffusers pipeline; the tensors of an adapter need
+    `adapter_config.json`; TensorFlow's file `checkpoint` names the index that is loaded.
 
     Usual causes: code or folders that were not copied because only weights were collected.
 
@@ -413,7 +414,26 @@ TORCH_VERSION = Rule("reload.torch-version", Level.WARNING, """
 
     Fix: install torch 2.10 or later.
     """)
+PYTHON_CODE = Rule("reload.python-code", Level.WARNING, """
+    The file holds a function as compiled Python code.
 
+    Such code runs under one minor version of Python only, the one that wrote it, and loading the file runs it: Keras refuses
+    unless `safe_mode=False` is given.
+
+    Usual causes: a `Lambda` layer with a lambda.
+
+    Fix: replace it by a layer of the library, or by a class that is registered by name, and save again.
+    """)
+UNFINISHED = Rule("reload.unfinished", Level.ERROR, """
+    The writer marks the save as not finished.
+
+    Orbax writes into a folder `….orbax-checkpoint-tmp-…` and renames it when everything is there; an HDF5 file has a mark
+    while it is open for writing. Beside a save that is finished, what is left of another one is a warning.
+
+    Usual causes: a process that was killed while it saved; a copy that was taken while it saved.
+
+    Fix: wait until the save is finished and copy again, or take the save before.
+    """, at_source=True)
 NOT_RESUMABLE = Rule("reload.not-resumable", Level.ERROR, """
     A point to resume from lacks a part of the training's state.
 
