@@ -447,6 +447,15 @@ def test_points_without_an_optimizer(made, reloader):
         "c": (Verdict.REJECTED, ["reload.not-resumable error"]), "d": (Verdict.REJECTED, ["reload.not-resumable error"])}
 
 
+def test_what_is_not_looked_into_may_hold_an_optimizer(made, reloader):
+    import numpy
+
+    numpy.save(made / "runs/control/own.npy", numpy.ones(3))
+    made.add("control/own", "checkpoint", "runs/control/own.npy", purpose="resume")
+    made.save()
+    assert verdicts(made, reloader)["own"] == (Verdict.ACCEPTED, [])
+
+
 def test_what_was_found_without_a_manifest_gets_no_error(tmp_path, reloader):
     out = tmp_path / "out"
     steps(out / "run")
