@@ -147,7 +147,7 @@ class _Table:
 
     def _lines(self, batch: Any, unread: str | None) -> list[str]:
         """The records of a batch; ``unread`` is a column that was not read and holds something."""
-        cells = {name: tell(batch.column(batch.schema.names.index(name))) for name, tell in self._tellers.items()}
+        cells = {name: _cells(batch.column(batch.schema.names.index(name)), tell) for name, tell in self._tellers.items()}
         rows: list[dict[str, Any]] = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)] \
             if cells else [{} for _ in range(batch.num_rows)]
         if unread is not None:
@@ -162,7 +162,7 @@ class _Table:
         for name in self._others:
             if not empty:
                 break
-            told = zip(rows, _value(batch.column(batch.schema.names.index(name))), strict=True)
+            told = zip(rows, _cells(batch.column(batch.schema.names.index(name)), _value), strict=True)
             filled = {id(row) for row, cell in told if cell not in (None, "", [])}
             still = []
             for row in empty:
@@ -204,14 +204,25 @@ def _tellers(types: Mapping[str, Any], wanted: Table) -> dict[str, Callable[[Any
     return {name: tell for name, tell in asked.items() if name in types}
 
 
+def _cells(array: Any, tell: Callable[[Any], Cells]) -> Cells:
+    """What is told of a column. A value that a dictionary holds once is not copied for every row that has it."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(array.type):
+        return tell(array)
+    used = array.indices.unique()
+    known = dict(zip(used.to_pylist(), tell(array.dictionary.take(used)), strict=True))
+    return [known[index] for index in array.indices.to_pylist()]
+
+
 def _plain(array: Any) -> Any:
     """The same without what only concerns the storage; times as text, the same for the same time in any unit."""
     import pyarrow as pa
 
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    if pa.types.is_dictionary(array.type):  # inside of lists and structures; its cells are not asked for one by one
+        array = array.dictionary
     if pa.types.is_float16(array.type):
         return array.cast(pa.float32())
     if pa.types.is_duration(array.type):

@@ -28,7 +28,7 @@ _RULES: Mapping[str, tuple[Rule, str]] = {
     "damaged": (rules.DAMAGED, _WRITE_AGAIN),
     "library": (rules.NOT_READ, 'pip install "pytest-campaign[parquet]"; or deliver it as JSON Lines or CSV as well'),
     "time": (rules.NOT_READ, "copy it to a local disk, or raise --campaign-timeout"),
-    "memory": (rules.NOT_READ, "raise --campaign-memory, or write it in smaller row groups"),
+    "memory": (rules.NOT_READ, "raise --campaign-memory; or deliver it as JSON Lines or CSV as well"),
     "process": (rules.NOT_READ, "mend what the message names and run the check again; or deliver it as JSON Lines or CSV too"),
     "feature": (rules.NOT_READ, "deliver it as JSON Lines or CSV as well"),
     "limit": (rules.NOT_READ, "deliver it as JSON Lines with shorter lines"),
