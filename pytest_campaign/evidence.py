@@ -20,6 +20,7 @@ from . import (
     merging,
     metric_facts,
     parameters,
+    parquet_tables,
     paths,
     record_facts,
 )
@@ -36,14 +37,14 @@ from .metric_facts import MetricFacts, Wanted
 from .parameters import Parameters
 from .readers.fields import Unreadable
 from .readers.rows import Item, Where
-from .record_facts import Columns, RecordFacts, Rows
-from .reload.protocol import Answer, BaseFiles, Death, FileSpec, Job, Progress
+from .record_facts import PARQUET, Columns, RecordFacts, Rows
+from .reload.protocol import Answer, BaseFiles, Death, FileSpec, Job, Progress, Table
 
 RELOAD, FIXITY = "reload", "fixity"  # the checks of which the record keeps what they learned
 _SAMPLE = 4096  # bytes at each of four places of a file that is compared with others
 _HEX = re.compile(r"[0-9a-f]{64}")
 _File = tuple[int, int] | str  # device and inode, so that hard links count once; the path where there are none
-Runner = Callable[[Job, Callable[[Progress], None] | None], Answer]
+Runner = parquet_tables.Runner
 
 
 def version(package: str) -> str:
@@ -78,6 +79,7 @@ class Files:
         self._copies: Mapping[str, str] | None = None
         self._parameters: Mapping[str, Parameters] | None = None
         self._hasher = Hasher()
+        self._tables = parquet_tables.Tables(inventory.root, runner)
         self._records: dict[tuple[str, Columns], RecordFacts] = {}
         self._metrics: dict[tuple[str, Wanted], MetricFacts] = {}
         self._bases: int | None = None  # how many base models the campaign names
@@ -179,8 +181,12 @@ class Files:
     def metrics(self, entry: Entry, wanted: Wanted) -> MetricFacts:
         """What one pass over a file of metrics shows; OSError as for `head`."""
         if (entry.path, wanted) not in self._metrics:
-            opened = functools.partial(self.stream, entry)
-            self._metrics[entry.path, wanted] = metric_facts.gather(entry.path, entry.size, opened, wanted)
+            if record_facts.suffix(entry.path) == PARQUET:
+                rows = self._tables.rows(entry, Table(as_text=True), self.on_progress)
+                self._metrics[entry.path, wanted] = metric_facts.of_table(entry.path, rows, wanted)
+            else:
+                opened = functools.partial(self.stream, entry)
+                self._metrics[entry.path, wanted] = metric_facts.gather(entry.path, entry.size, opened, wanted)
         return self._metrics[entry.path, wanted]
 
     def keys_differ(self, ours: Rows, theirs: Rows, times: int = 1) -> Difference | None:
@@ -211,6 +217,8 @@ class Files:
         return keys
 
     def _items(self, entry: Entry, columns: Columns) -> Iterator[Item]:
+        if record_facts.suffix(entry.path) == PARQUET:
+            return self._tables.rows(entry, Table(*dataclasses.astuple(columns)), self.on_progress)
         return record_facts.read(entry.path, entry.size, functools.partial(self.stream, entry), columns)
 
     def _leads_nowhere(self, path: str) -> str | None:

@@ -129,6 +129,14 @@ def gather(path: str, size: int, opened: Open, wanted: Wanted) -> MetricFacts:
     return gathering.done()
 
 
+def of_table(path: str, items: Iterator[Item], wanted: Wanted) -> MetricFacts:
+    """The facts of a table of which the rows are known, each cell a text."""
+    gathering = _Gathering(path, wanted)
+    for item in items:
+        gathering.item(item)
+    return gathering.done()
+
+
 def _lines(gathering: _Gathering, opened: Open) -> None:
     """JSON Lines in a file that is called ``.json``: a history; two results one after the other are no document."""
     with opened() as stream:
@@ -328,7 +336,7 @@ class _Gathering:
         self._epochs += epoch is not None
         if layout.step is not None and step is not None and math.isfinite(step):
             self._see_step(layout.step, step, where)
-        table = self.facts.names is not None and where.line is not None
+        table = self.facts.names is not None
         values: list[tuple[str, float]] = []
         labels: list[object] = []
         for name in layout.others:

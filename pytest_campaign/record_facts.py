@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 from .inventory import Entry
@@ -16,6 +16,7 @@ from .readers.strict_json import Fault, NotStrict
 LARGEST_DOCUMENT = 64 << 20  # bytes of a JSON document, which is not read line by line
 _LINES = ("jsonl", "ndjson", "jsonlines")
 _TABLES = ("csv", "tsv", "tab")
+PARQUET = "parquet"  # tables that are read in the fresh process, see `parquet_tables`
 _EMPTY: tuple[object, ...] = ("", None, [], {})
 
 Open = Callable[[], BinaryIO]
@@ -88,8 +89,19 @@ class RecordFacts:
 
 
 def readable(name: str) -> bool:
-    """Whether the suffix of a name is one of records that `read` reads."""
-    return suffix(name) in (*_LINES, *_TABLES, "json")
+    """Whether the suffix of a name is one of records that are read: by `read`, or as `PARQUET`."""
+    return suffix(name) in (*_LINES, *_TABLES, "json", PARQUET)
+
+
+def without_twins(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The files without the Parquet files beside which the same table lies as text: under the same name up to its suffix."""
+    entries = tuple(entries)
+    texts = {_stem(entry.path) for entry in entries if suffix(entry.path) != PARQUET}
+    return tuple(entry for entry in entries if suffix(entry.path) != PARQUET or _stem(entry.path) not in texts)
+
+
+def _stem(path: str) -> str:
+    return path.rpartition(".")[0]
 
 
 def suffix(name: str) -> str:
@@ -98,9 +110,10 @@ def suffix(name: str) -> str:
 
 
 def read(name: str, size: int, opened: Open, columns: Columns) -> Iterator[Item]:
-    """The records of a file of ``size`` bytes whose name is `readable`, with its faults. OSError as by ``opened``.
+    """The records of a file of ``size`` bytes whose name is `readable` and not `PARQUET`, with its faults.
 
-    A ``.json`` file may hold JSON Lines all the same. A TSV file in which quotes do not make sense is read without them.
+    A ``.json`` file may hold JSON Lines all the same. A TSV file in which quotes do not make sense is read without them. OSError
+    as by ``opened``.
     """
     kind = suffix(name)
     if kind in _LINES:

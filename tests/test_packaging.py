@@ -234,7 +234,7 @@ def test_metadata(metadata: email.message.Message) -> None:
     assert (metadata["Name"], metadata["License-Expression"]) == (NAME, "MIT")
     assert metadata["Description-Content-Type"] == "text/markdown"
     assert "Framework :: Pytest" in metadata.get_all("Classifier", [])
-    assert set(metadata.get_all("Provides-Extra", [])) == {"hf", "xdist", "html", "test"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {"hf", "parquet", "xdist", "html", "test"}
     assert versions(metadata["Requires-Python"], "3.10.14", "3.11.0", "3.14.0") == ["3.11.0", "3.14.0"]
 
 
@@ -245,6 +245,7 @@ def test_requirements(metadata: email.message.Message) -> None:
     assert versions(always["pytest"], "8.4.2", "9.0.2", "9.0.3", "9.2.0") == ["9.0.3", "9.2.0"]
     assert versions(always["torch"], "2.5.1", "2.6.0", "2.13.0") == ["2.6.0", "2.13.0"]
     assert extra(requirements, "hf") == {"transformers", "peft"}
+    assert extra(requirements, "parquet") == {"pyarrow"}
     assert extra(requirements, "xdist") == {"pytest-xdist"}
     assert extra(requirements, "html") == {"pytest-html"}
     assert extra(requirements, "test") >= {"pytest-xdist", "pytest-html", "build", "hatchling", "packaging", "pip"}

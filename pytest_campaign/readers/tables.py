@@ -67,7 +67,7 @@ def records(stream: BinaryIO, name: str, *, quotes: bool = True) -> Iterator[Ite
         if header is None:
             header = tuple(cell.strip() for cell in cells)
             yield Header(number, header)
-            yield from _twice(number, header)
+            yield from twice(number, header)
         elif len(cells) != len(header):
             yield Fault("fields", f"{counted(len(cells), 'field')} where the header has {len(header)}", number, None, None,
                         counted(len(cells), "field"), counted(len(header), "field"))
@@ -153,7 +153,8 @@ def _cells(number: int, text: str, texts: Iterator[tuple[int, str]], delimiter: 
             return cells
 
 
-def _twice(number: int, header: tuple[str, ...]) -> Iterator[Fault]:
+def twice(number: int | None, header: tuple[str, ...]) -> Iterator[Fault]:
+    """A fault when a name occurs twice in a header, which stands on the line ``number``."""
     if numeric(header):
         return
     for name in dict.fromkeys(header):

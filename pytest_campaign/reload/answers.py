@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 
 from ..formats.base import Reading, Unit, from_json
@@ -22,15 +22,17 @@ _OUT_OF_MEMORY = ("memory allocation of", "std::bad_alloc")
 class Answers:
     """The outcomes of ``units`` in their order, as far as they arrived.
 
-    ``ready`` is set when the child says that it begins, ``done`` is the progress in the unit it is at.
+    ``ready`` is set when the child says that it begins, ``done`` is the progress in the unit it is at. ``rows`` takes the rows of
+    a table, where some are expected: whole lines, as text; a ValueError of it says that it takes no more.
     """
 
-    def __init__(self, units: Collection[Unit], paths: Collection[str]) -> None:
+    def __init__(self, units: Collection[Unit], paths: Collection[str], rows: Callable[[str], None] | None = None) -> None:
         self.outcomes: list[Reading | Death] = []
         self.ready = False
         self.done = 0
         self._formats = [unit.format for unit in units]
         self._paths = paths
+        self._rows = rows
         self._rest = bytearray()
 
     @property
@@ -65,6 +67,9 @@ class Answers:
             forward = value > self.done
             self.done = max(self.done, value)
             return forward
+        if key == "rows" and self.ready and self._rows is not None and type(value) is str:
+            self._rows(value)
+            return value != ""
         if key == "reading" and self.ready:
             self.outcomes.append(self._reading(value))
             self.done = 0

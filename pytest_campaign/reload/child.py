@@ -1,8 +1,9 @@
 """What happens in the fresh process: confine it, read the units of one job, say what was learned.
 
 The child writes one line of JSON at a time: ``{"ready": true}`` when it is confined, ``{"progress": n}`` while it
-reads (n bytes of the unit done so far), and for each unit in turn ``{"reading": …}`` or ``{"death": …}``. It ends
-with its first death: after a failed reading the state of the process is not known.
+reads (n bytes of the unit done so far), and for each unit in turn ``{"reading": …}`` or ``{"death": …}``. Of a table it
+first writes ``{"rows": "…"}``, some JSON Lines at a time. It ends with its first death: after a failed reading the state of
+the process is not known.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any, BinaryIO, NoReturn, cast
 from ..formats import formats
 from ..formats.base import Depth, Source, Unit, to_json
 from ..inventory import Changed, identity, open_file
-from . import limits
+from . import limits, parquet_rows
 from .protocol import Death, DeathKind, FileSpec, Job, Limits, decode_job
 
 _LIBRARIES = ("torch", "safetensors")
@@ -54,6 +55,8 @@ def preload() -> str | None:
 
 def modules_for(job: Job) -> Sequence[str]:
     """The modules of frameworks that the units of a job need to be read as deep as it asks."""
+    if job.table is not None:
+        return parquet_rows.MODULES
     known = [formats()[unit.format] for unit in job.units if unit.format in formats()]
     return list(dict.fromkeys(name for form in known if job.depth >= Depth.MODEL for name in form.preload))
 
@@ -94,12 +97,15 @@ def main(job_descriptor: int, result: int, log: int, folder: str, parent: int) -
 
 def attempt(unit: Unit, job: Job, bounds: Limits, channel: Channel) -> bool:
     """Read one unit and say what came of it; whether it was a reading."""
-    if unit.format not in formats():
-        channel.send(_death(Death(DeathKind.NO_SERVER, f"the fresh process knows no format {unit.format!r}")))
+    if (failure := _lacking(unit, job)) is not None:
+        channel.send(_death(Death(DeathKind.NO_SERVER, failure)))
         return False
     source = JobSource(job, bounds, channel)
     try:
-        reading = formats()[unit.format].read(unit, source)
+        if job.table is not None:
+            reading = parquet_rows.read(unit, source, job.table, lambda text: channel.send(_line({"rows": text})))
+        else:
+            reading = formats()[unit.format].read(unit, source)
         source.close()
         line = _line({"reading": to_json(reading)})
     except BaseException as error:  # whatever a reader or a library raises is an answer
@@ -108,6 +114,18 @@ def attempt(unit: Unit, job: Job, bounds: Limits, channel: Channel) -> bool:
         return False
     channel.send(line)
     return True
+
+
+def _lacking(unit: Unit, job: Job) -> str | None:
+    """Why this process cannot read such a unit at all, or None."""
+    if job.table is None:
+        return None if unit.format in formats() else f"the fresh process knows no format {unit.format!r}"
+    try:
+        for name in parquet_rows.MODULES:
+            importlib.import_module(name)
+    except Exception as error:  # a broken library can raise anything
+        return f"pyarrow could not be imported: {_text(error)}"
+    return None
 
 
 def judge(error: BaseException, bounds: Limits) -> Death:

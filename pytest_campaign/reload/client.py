@@ -65,11 +65,13 @@ class Reloader:
             except OSError as error:
                 self._failure = f"the reload process could not be started: {error}"
 
-    def run(self, job: Job, progress: Callable[[Progress], None] | None = None) -> Answer:
+    def run(self, job: Job, progress: Callable[[Progress], None] | None = None,
+            rows: Callable[[str], None] | None = None) -> Answer:
         """Read the units of ``job``: for each a reading or a death, whatever happens to the process.
 
         ``progress`` is called at most about ten times a second, while bytes are read. An exception that it raises,
-        like KeyboardInterrupt, ends the processes and is passed on.
+        like KeyboardInterrupt, ends the processes and is passed on. ``rows`` gets the rows of a table as JSON Lines, some whole
+        lines at a time, from a child that is not trusted; a ValueError that it raises ends the job and says why.
         """
         started = time.monotonic()
         outcomes: list[Reading | Death] = []
@@ -79,7 +81,7 @@ class Reloader:
                 outcomes += [Death(DeathKind.NO_SERVER, self._failure or "")] * (len(job.units) - len(outcomes))
                 break
             rest = dataclasses.replace(job, units=job.units[len(outcomes):])
-            attempt = _Attempt(running, rest, self._limits, progress)
+            attempt = _Attempt(running, rest, self._limits, progress, rows)
             try:
                 outcomes += attempt.run()
             except BaseException:
@@ -123,14 +125,15 @@ class Reloader:
 class _Attempt:
     """One child: it gets a job, and is watched until it is gone. ``log`` is the end of what it printed."""
 
-    def __init__(self, running: Server, job: Job, limits: Limits, progress: Callable[[Progress], None] | None) -> None:
+    def __init__(self, running: Server, job: Job, limits: Limits, progress: Callable[[Progress], None] | None,
+                 rows: Callable[[str], None] | None) -> None:
         self.log = b""
         self._server = running
         self._job = job
         self._limits = limits
         self._progress = progress
         self._sizes = {file.path: file.size for file in job.files}
-        self._answers = Answers(job.units, self._sizes)
+        self._answers = Answers(job.units, self._sizes, rows)
         self._verdict: Death | None = None  # why we ended it
         self._deadline = time.monotonic() + STARTUP
 

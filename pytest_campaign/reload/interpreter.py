@@ -24,6 +24,7 @@ _FIXED = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",  # pyarrow: a process with a second thread is not forked
     "MALLOC_ARENA_MAX": "2",  # an arena per thread would count 64 MiB of address space each
     "MKL_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",

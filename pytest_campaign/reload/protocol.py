@@ -42,10 +42,26 @@ class BaseFiles:
 
 
 @dataclasses.dataclass(frozen=True)
+class Table:
+    """Which columns of a table of records are asked for, by what the rules do with them.
+
+    ``key`` identifies a row, ``value`` is what was predicted, ``truncated`` says that an input was cut short, ``files`` are names
+    of files. ``as_text``: every column of numbers and texts, as a CSV file would have it, whatever else is asked for.
+    """
+
+    key: tuple[str, ...] = ()
+    value: str | None = None
+    truncated: str | None = None
+    files: tuple[str, ...] = ()
+    as_text: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class Job:
     """One deliverable to reload: its units, the files that may be opened, and how much is wanted.
 
-    ``base`` is the base model of its adapters, None when they have none or it is not at hand.
+    ``base`` is the base model of its adapters, None when they have none or it is not at hand. With ``table`` the only unit is no
+    checkpoint but a Parquet file, of which the rows are wanted.
     """
 
     root: str
@@ -54,6 +70,7 @@ class Job:
     depth: Depth = Depth.TENSORS
     digest: bool = False
     base: BaseFiles | None = None
+    table: Table | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +145,7 @@ def decode_job(data: bytes) -> tuple[Job, Limits]:
     """What `encode_job` wrote."""
     value = json.loads(data)
     job = value["job"]
-    base = job["base"]
+    base, table = job["base"], job["table"]
     return (
         Job(
             root=job["root"],
@@ -137,6 +154,7 @@ def decode_job(data: bytes) -> tuple[Job, Limits]:
             depth=Depth(job["depth"]),
             digest=job["digest"],
             base=None if base is None else BaseFiles(base["name"], base["root"], [FileSpec(**file) for file in base["files"]]),
+            table=None if table is None else Table(**{**table, "key": tuple(table["key"]), "files": tuple(table["files"])}),
         ),
         Limits(**value["limits"]),
     )

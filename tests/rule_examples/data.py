@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 from campaigns import METRICS
 from event_files import events
 
@@ -15,6 +17,7 @@ from . import Level, Verdict, Written, faulty, sound
 IDS = [f"t{number}" for number in range(6)]
 TEST = "data/test.jsonl"
 ID, ROWS, TABLE = "control/answers", "runs/control/answers.jsonl", "runs/control/answers.csv"
+COLUMNS = "runs/control/answers.parquet"
 HISTORY, CURVES = "control/history", "runs/control/history.csv"
 SETTINGS, YAML = "control/settings", "runs/control/settings.yaml"
 WARNING = {"level": Level.WARNING, "verdict": Verdict.ACCEPTED, "campaign": Verdict.ACCEPTED}
@@ -45,6 +48,15 @@ def table(made: Written, text: str, **more: Any) -> None:
     dataset(made)
     (made / TABLE).write_bytes(text.encode())
     made.add(ID, "predictions", TABLE, **{"dataset": "test", "key": ["id"], "value": "answer"} | more)
+
+
+def parquet(made: Written, **options: Any) -> Path:
+    """The same as a Parquet file."""
+    dataset(made)
+    rows = pyarrow.table({"id": IDS, "answer": ["yes"] * len(IDS)})
+    pyarrow.parquet.write_table(rows, made / COLUMNS, **options)
+    made.add(ID, "predictions", COLUMNS, dataset="test", key=["id"], value="answer")
+    return made / COLUMNS
 
 
 def history(made: Written, text: str, **more: Any) -> None:
@@ -110,6 +122,23 @@ def only_the_last_line_end_is_missing(made: Written) -> None:
 @sound("data.torn", ID)
 def quoted_line_breaks(made: Written) -> None:
     table(made, "\ufeffid,answer\r\n" + "".join(f'{id},"two\r\nlines, ""quoted"""\r\n' for id in IDS))
+
+
+@faulty("data.torn", ID, COLUMNS)
+def the_end_of_a_parquet_file_is_lost(made: Written) -> None:
+    path = parquet(made)
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@faulty("data.damaged", ID, COLUMNS)
+def a_page_of_a_parquet_file_is_damaged(made: Written) -> None:
+    path = parquet(made, write_page_checksum=True, compression="none")
+    path.write_bytes(path.read_bytes().replace(b"t3", b"t5", 1))
+
+
+@sound("data.damaged", ID)
+def a_parquet_file_with_checksums(made: Written) -> None:
+    parquet(made, write_page_checksum=True)
 
 
 @faulty("data.joined", ID, ROWS)
@@ -232,17 +261,28 @@ def the_overrides_of_a_run_without_any(made: Written) -> None:
     settings(made, "[]\n")
 
 
-@faulty("data.not-read", ID, "runs/control/answers.parquet")
+@faulty("data.not-read", ID, "runs/control/answers.arrow")
 def a_format_without_a_reader(made: Written) -> None:
     dataset(made)
-    (made / "runs/control/answers.parquet").write_bytes(b"PAR1" + bytes(40) + b"PAR1")
-    made.add(ID, "predictions", "runs/control/answers.parquet", dataset="test")
+    (made / "runs/control/answers.arrow").write_bytes(b"ARROW1" + bytes(40) + b"ARROW1")
+    made.add(ID, "predictions", "runs/control/answers.arrow", dataset="test")
 
 
 @sound("data.not-read", "corpus")
 def a_corpus_without_a_reader(made: Written) -> None:
-    (made / "data/corpus.parquet").write_bytes(b"PAR1" + bytes(40) + b"PAR1")
-    made.add("corpus", "dataset", "data/corpus.parquet")
+    (made / "data/corpus.arrow").write_bytes(b"ARROW1" + bytes(40) + b"ARROW1")
+    made.add("corpus", "dataset", "data/corpus.arrow")
+
+
+@faulty("data.not-read", ID, COLUMNS)
+def an_encrypted_table(made: Written) -> None:
+    path = parquet(made)
+    path.write_bytes(path.read_bytes()[:-4] + b"PARE")
+
+
+@sound("data.not-read", ID)
+def a_parquet_table(made: Written) -> None:
+    parquet(made)
 
 
 @faulty("data.other-format", SETTINGS, "runs/control/command.sh", verdict=Verdict.ACCEPTED, campaign=Verdict.ACCEPTED)
@@ -516,8 +556,8 @@ def the_ids_stand_in_the_manifest(made: Written) -> None:
 @faulty("data.not-compared", ID, "manifest.json")
 def the_data_set_is_in_another_format(made: Written) -> None:
     answers(made)
-    (made / "data/test.parquet").write_bytes(b"PAR1" + bytes(40) + b"PAR1")
-    made.manifest["datasets"]["test"]["path"] = "data/test.parquet"
+    (made / "data/test.arrow").write_bytes(b"ARROW1" + bytes(40) + b"ARROW1")
+    made.manifest["datasets"]["test"]["path"] = "data/test.arrow"
 
 
 @sound("data.not-compared", ID)

@@ -25,6 +25,12 @@ _RULES: Mapping[str, tuple[Rule, str]] = {
     "fields": (rules.FIELDS, "write the table with a library, which puts quotes where they are needed"),
     "header": (rules.HEADER_AGAIN, "keep one header; deliver the rows of two runs in two files"),
     "non-finite": (rules.NON_FINITE, "write null for what is undefined, and list the field in nullable"),
+    "damaged": (rules.DAMAGED, _WRITE_AGAIN),
+    "library": (rules.NOT_READ, 'pip install "pytest-campaign[parquet]"; or deliver it as JSON Lines or CSV as well'),
+    "time": (rules.NOT_READ, "copy it to a local disk, or raise --campaign-timeout"),
+    "memory": (rules.NOT_READ, "raise --campaign-memory; or deliver it as JSON Lines or CSV as well"),
+    "process": (rules.NOT_READ, "mend what the message names and run the check again; or deliver it as JSON Lines or CSV too"),
+    "feature": (rules.NOT_READ, "deliver it as JSON Lines or CSV as well"),
     "limit": (rules.NOT_READ, "deliver it as JSON Lines with shorter lines"),
 }
 
@@ -32,6 +38,12 @@ _RULES: Mapping[str, tuple[Rule, str]] = {
 def breaks(counts: Mapping[str, int]) -> bool:
     """Whether records of a file are lost because of its faults, so that comparing them would say the same once more."""
     return any(kind not in ("columns", "tail") for kind in counts)
+
+
+def not_read(faults: Sequence[Fault]) -> tuple[Fault, str] | None:
+    """Why a file was not read although nothing may be wrong with it, and what to do; None when it was read."""
+    first = next((fault for fault in faults if _RULES[fault.kind][0] is rules.NOT_READ), None)
+    return None if first is None else (first, _RULES[first.kind][1])
 
 
 def found(path: str, faults: Sequence[Fault], counts: Mapping[str, int], *, level: Level | None = None) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from ...record_facts import Columns, RecordFacts, Rows
 from ...text import number, shown
 from ..base import Evidence
 from . import rules
-from .faults import at, breaks, told
+from .faults import at, breaks, not_read, told
 from .sources import count, dataset_of, facts, has_keys, rows_of
 
 
@@ -136,7 +136,7 @@ def _rows(campaign: Campaign, dataset: Dataset, key: tuple[str, ...], evidence: 
         return rules.DATASET.finding(
             f"the data set {name} is not there: {shown((dataset.path or '').rstrip(chr(0)), 200)}", **_place(dataset),
             observed="nothing", expected="its file", remedy="deliver it, or list its ids in the manifest")
-    entries = (entry,) if entry.kind == FILE else tuple(
+    entries = (entry,) if entry.kind == FILE else record_facts.without_twins(
         found for seen, found in campaign.inventory.files(entry.path)
         if record_facts.readable(seen) and record_facts.suffix(seen) != "json" and found.size)
     if not entries or not all(record_facts.readable(item.path) for item in entries):
@@ -149,6 +149,9 @@ def _rows(campaign: Campaign, dataset: Dataset, key: tuple[str, ...], evidence: 
         if known is None:
             return rules.NOT_COMPARED.finding(f"the data set {name} cannot be read", path=item.path,
                                               remedy="change its permission")
+        if (unread := not_read(known.faults)) is not None:
+            return rules.NOT_COMPARED.finding(f"the data set {name} was not read: {unread[0].message}", path=item.path,
+                                              observed=unread[0].observed, remedy=unread[1])
         if not has_keys(known):
             return rules.DATASET.finding(
                 f"the ids of the data set {name} cannot be taken from {shown(item.path, 200)}: {_problem(known, fields)}",

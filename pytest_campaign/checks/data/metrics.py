@@ -11,7 +11,7 @@ from ...findings import Finding, Level
 from ...inventory import Entry
 from ...metric_facts import MetricFacts, Wanted
 from ...readers import event_files
-from ...record_facts import Places, suffix
+from ...record_facts import PARQUET, Places, suffix
 from ...text import number, shown
 from ..base import Evidence
 from . import parameters, rules
@@ -93,7 +93,8 @@ def _values(path: str, facts: MetricFacts) -> Iterator[Finding]:
         listed = shown(", ".join(facts.empty_columns[:10]), 200)
         yield rules.EMPTY_COLUMN.finding(
             f"{number(len(facts.empty_columns), 'column')} without a value in {number(facts.rows, 'row')}: {listed}", path=path,
-            line=1, observed="only empty cells", expected="numbers", remedy="leave it out, or list it in nullable")
+            line=None if suffix(path) == PARQUET else 1, observed="only empty cells", expected="numbers",
+            remedy="leave it out, or list it in nullable")
     if places := facts.limited:
         text = shown("; ".join(text for _, text in places.first), 300)
         yield rules.LIMITED.finding(

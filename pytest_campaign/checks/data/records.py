@@ -17,7 +17,7 @@ from .faults import at, breaks, found
 from .sources import columns, datasets, entries, facts, has_keys, is_one_file, rows_of
 
 FOREIGN = frozenset({  # formats of records, for which another reader would be needed
-    "parquet", "arrow", "feather", "orc", "avro", "xlsx", "xls", "pkl", "pickle", "npy", "npz", "h5", "hdf5", "db", "sqlite",
+    "arrow", "feather", "orc", "avro", "xlsx", "xls", "pkl", "pickle", "npy", "npz", "h5", "hdf5", "db", "sqlite",
     "gz", "bz2", "xz", "zst", "zip", "wandb"})
 
 

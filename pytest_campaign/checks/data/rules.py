@@ -7,7 +7,7 @@ from ...findings import Level, Rule
 # What the readers find.
 
 TORN = Rule("data.torn", Level.ERROR, """
-    A record breaks off: the file, a line of it or a quoted field has no end.
+    A record breaks off: the file, a line of it or a quoted field has no end. A Parquet file without its last bytes has no table.
 
     Whatever reads the file fails there, or leaves out the rest without a word. The end of a TensorBoard file is torn when the
     process that wrote it was killed; what stands before is sound, so that is a warning.
@@ -33,6 +33,17 @@ SYNTAX = Rule("data.syntax", Level.ERROR, """
     edit by hand.
 
     Fix: write the file with a library.
+    """)
+DAMAGED = Rule("data.damaged", Level.ERROR, """
+    A Parquet file is none, or a part of it cannot be decoded.
+
+    Whatever reads the file fails there; in the fresh process a crash of the library counts too. Checksums of pages are compared
+    where the writer put them in (pyarrow: `write_page_checksum=True`); without them a changed number goes unseen.
+
+    Usual causes: a copy that was interrupted or went through a tool that changes bytes; a disk with faults; a file that was
+    renamed.
+
+    Fix: copy the file again; if the original cannot be read either, write it again.
     """)
 NUL = Rule("data.nul", Level.ERROR, """
     A text file contains NUL bytes.

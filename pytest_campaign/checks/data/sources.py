@@ -26,7 +26,7 @@ def rows_of(campaign: Campaign, deliverable: Deliverable) -> Rows:
     """The records of predictions. Where a data set is named and nobody says its key, the key is ``id``."""
     dataset = dataset_of(campaign, deliverable)
     key = tuple(deliverable.key) or (() if dataset is None else tuple(dataset.key) or ("id",))
-    return Rows(tuple(entries(campaign, deliverable)), columns(deliverable, key))
+    return Rows(record_facts.without_twins(entries(campaign, deliverable)), columns(deliverable, key))
 
 
 def columns(deliverable: Deliverable, key: Sequence[str]) -> Columns:
