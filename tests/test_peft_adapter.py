@@ -136,6 +136,64 @@ def test_a_resized_vocabulary(tmp_path: Path, base: Path) -> None:
     assert kinds(found(tmp_path, base)) == {ProblemKind.VOCABULARY}
 
 
+def _language_models() -> dict[str, Any]:
+    import transformers as t
+
+    return {
+        "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=64, n_positions=16, n_embd=32, n_layer=1, n_head=2)),
+        "narrow embedding": lambda: t.OPTForCausalLM(t.OPTConfig(
+            vocab_size=64, hidden_size=32, word_embed_proj_dim=16, ffn_dim=32, num_hidden_layers=1, num_attention_heads=2,
+            max_position_embeddings=16)),
+        "t5": lambda: t.T5ForConditionalGeneration(t.T5Config(
+            vocab_size=64, d_model=32, d_kv=8, d_ff=32, num_layers=1, num_heads=2)),
+        "images and text": lambda: t.LlavaForConditionalGeneration(t.LlavaConfig(
+            text_config={"model_type": "llama", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 32,
+                         "num_hidden_layers": 1, "num_attention_heads": 2},
+            vision_config={"model_type": "clip_vision_model", "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1,
+                           "num_attention_heads": 2, "image_size": 8, "patch_size": 4}, image_token_index=63)),
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["gpt2", "narrow embedding", "t5", "images and text"])
+def test_a_resized_vocabulary_under_other_names(tmp_path: Path, name: str) -> None:
+    """How wide the embedding is, and what it and its size are called, differs from model to model."""
+    import peft
+
+    base, adapter = tmp_path / "base", tmp_path / "adapter"
+    model = _language_models()[name]()
+    model.save_pretrained(base)
+    model = type(model).from_pretrained(base)
+    model.resize_token_embeddings(70)
+    targets = ["c_attn"] if name == "gpt2" else ["q"] if name == "t5" else ["q_proj"]
+    copied = ["embed_tokens", "lm_head"] if name == "images and text" else None  # PEFT does not see that this one was resized
+    save(adapter, model, peft.LoraConfig(r=2, target_modules=targets, modules_to_save=copied))
+    assert any(value.shape[0] == 70 for value in load_file(adapter / "adapter_model.safetensors").values())
+    reading = found(adapter, base)
+    assert (reading.problems, reading.depth) == ([], Depth.MODEL)
+    hugging_face.change(adapter / "adapter_model.safetensors", without("lora_A"))
+    assert ProblemKind.MISSING_TENSORS in kinds(found(adapter, base))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["clip", "speech"])
+def test_models_without_one_embedding_of_tokens(tmp_path: Path, name: str) -> None:
+    """PEFT cannot say which embedding it would save with them; nobody asks it to."""
+    import peft
+    import transformers as t
+
+    layers = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = t.CLIPModel(t.CLIPConfig(text_config=dict(layers), vision_config={**layers, "image_size": 8, "patch_size": 4})) \
+        if name == "clip" else t.Wav2Vec2ForCTC(t.Wav2Vec2Config(
+            **layers, vocab_size=32, conv_dim=(8, 8), conv_stride=(2, 2), conv_kernel=(3, 3), num_conv_pos_embeddings=4,
+            num_conv_pos_embedding_groups=2))
+    model.save_pretrained(tmp_path / "base")
+    heads = ["lm_head"] if name == "speech" else None
+    save(tmp_path / "adapter", model, peft.LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=heads))
+    reading = found(tmp_path / "adapter", tmp_path / "base")
+    assert (reading.problems, reading.depth) == ([], Depth.MODEL)
+
+
 def test_an_old_adapter(tmp_path: Path, base: Path) -> None:
     """A torch file, and the twelve settings that the first releases wrote; names that still have the name of the adapter."""
     hugging_face.adapter(tmp_path)

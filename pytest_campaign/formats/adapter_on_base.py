@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -22,7 +23,8 @@ _TASKS = {
     "QUESTION_ANS": "QuestionAnswering",
 }
 _HEADS = ("score", "classifier", "classification_head")
-_EMBEDDING = re.compile(r"\.(embed_tokens|lm_head|wte)\.(base_layer\.)?weight$")
+_EMBEDDING = re.compile(
+    r"\.(embed_tokens|lm_head|wte|word_embeddings|shared|embed_in|embed_out)\.(base_layer\.|modules_to_save\.)?weight$")
 _ENDINGS = {"CausalLM": ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration"),
             "Seq2SeqLM": ("ForConditionalGeneration", "ForSeq2SeqLM")}
 _LONGEST = 300
@@ -105,7 +107,7 @@ def compare(place: str, config: Mapping[str, Any], layout: Mapping[str, Placed],
     """How the tensors of an adapter differ from those that it has on its base. Raises `NotRebuilt` or `Refused`."""
     path = next(iter(layout.values())).path
     resized = _rows_of_adapter(base, layout)
-    wanted = _expected(config, base if resized is None else {**base, "vocab_size": resized}, layout).wanted(layout)
+    wanted = _expected(config, base if resized is None else _resized(base, resized), layout).wanted(layout)
     have = {name: placed.shape for name, placed in layout.items()}
     missing = [name for name in wanted if name not in have]
     left = [name for name in have if name not in wanted]
@@ -127,10 +129,15 @@ def compare(place: str, config: Mapping[str, Any], layout: Mapping[str, Placed],
 
 def _rows_of_adapter(base: Mapping[str, Any], layout: Mapping[str, Placed]) -> int | None:
     """The size of the vocabulary when the adapter brings an embedding of another one: its training resized the base's."""
-    size, hidden = base.get("vocab_size"), base.get("hidden_size")
-    rows = {placed.shape[0] for name, placed in layout.items()
-            if _EMBEDDING.search(name) and len(placed.shape) == 2 and placed.shape[1] == hidden}
-    return rows.pop() if len(rows) == 1 and rows != {size} else None
+    sizes = {part.get("vocab_size") for part in (base, base.get("text_config")) if isinstance(part, dict)}
+    rows = {placed.shape[0] for name, placed in layout.items() if _EMBEDDING.search(name) and len(placed.shape) == 2}
+    return rows.pop() if len(rows) == 1 and not rows <= sizes else None
+
+
+def _resized(base: Mapping[str, Any], rows: int) -> Mapping[str, Any]:
+    """The configuration of the base with another size of the vocabulary, which that of a model of images and text has inside."""
+    inner = base.get("text_config")
+    return {**base, "vocab_size": rows, **({"text_config": {**inner, "vocab_size": rows}} if isinstance(inner, dict) else {})}
 
 
 def _expected(config: Mapping[str, Any], base: Mapping[str, Any], layout: Mapping[str, Placed]) -> Tensors:
@@ -218,7 +225,9 @@ def _made(model_class: Any, settings: Any, config: Mapping[str, Any]) -> Tensors
                 adapted = peft.get_peft_model(model, own) if own.is_prompt_learning else peft.get_peft_model(
                     model, own, low_cpu_mem_usage=True)
                 needed = peft.get_peft_model_state_dict(adapted, save_embedding_layers=False)
-                possible = peft.get_peft_model_state_dict(adapted, save_embedding_layers=True)
+                possible = needed
+                with contextlib.suppress(NotImplementedError, AttributeError):  # a model that has no embedding of tokens
+                    possible = peft.get_peft_model_state_dict(adapted, save_embedding_layers=True)
         except ImportError as error:
             raise NotRebuilt(f"a library is missing: {str(error)[:_LONGEST]}") from None
         except (MemoryError, RecursionError):
