@@ -18,10 +18,11 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from . import paths
-from .bases import Read, Wanted, is_commit, is_hub_name, is_weights, same_name, snapshot_of
+from .bases import Read, Wanted, is_commit, is_hub_name, is_short_commit, is_weights, same_name, snapshot_of
 from .hashing import sha256
 from .inventory import FILE, FOLDER, Inventory, identity, open_file
 from .reload.protocol import BaseFiles, FileSpec
+from .text import shown
 
 OPTION = "--campaign-base-model"
 _MOST_FILES = 10_000
@@ -132,22 +133,27 @@ class Shelf:
             self._digests[key] = sha256(open_spec(found, file))
         return self._digests[key]
 
-    def known(self, text: str) -> Known | None:
+    def known(self, text: str, revision: str | None = None) -> Known | None:
         """The commit of a model that was used on this machine; ``text`` is its name, or the path of a directory that was given.
 
-        A given directory's own commit comes first, then the branch main of a cache, then a cache's only snapshot.
+        ``revision`` is the branch, the tag or the shortened commit by which it is named. A given directory's own commit comes
+        first, then what a cache noted of that revision; without one its branch main, then its only snapshot.
         """
+        named = revision.strip() if revision is not None else ""
         for place in self._models:
             name, commit = place.identity
             is_it = text in (place.directory, os.path.realpath(place.directory)) or (name is not None and same_name(name, text))
-            if is_it and name is not None and commit is not None:
+            if is_it and name is not None and commit is not None and (not is_short_commit(named) or _begins(commit, named)):
                 return Known(name, commit, f"{place.directory} is at it")
         for cache in self._caches if is_hub_name(text) else ():
             folder = _repository(cache, text)
-            main, commits = _first_line(os.path.join(folder, "refs", "main")), _snapshots(folder)
-            if main is not None and is_commit(main):
-                return Known(text, main, f"the branch main of {folder} is at it", sure=set(commits) <= {main})
-            if len(commits) == 1:
+            commits = _snapshots(folder)
+            if found := _of_revision(folder, named or "main"):
+                which = "the branch main" if named in ("", "main") else shown(named, 120)
+                return Known(text, found, f"{which} of {folder} is at it", sure=set(commits) <= {found})
+            if is_short_commit(named) and len(whole := [commit for commit in commits if _begins(commit, named)]) == 1:
+                return Known(text, whole[0], f"a snapshot in {folder}")
+            if named in ("", "main") and len(commits) == 1:
                 return Known(text, commits[0], f"the only snapshot in {folder}")
         return None
 
@@ -243,6 +249,18 @@ def _is_model(folder: str) -> bool:
 
 def _repository(cache: str, name: str) -> str:
     return os.path.join(cache, "models--" + name.replace("/", "--"))
+
+
+def _of_revision(repository: str, revision: str) -> str | None:
+    """The commit at which a cache noted a branch or a tag: it keeps it in a file of that name in ``refs``."""
+    if revision.startswith("/") or not set(revision.split("/")).isdisjoint(("", ".", "..")) or "\0" in revision:
+        return None
+    line = _first_line(os.path.join(repository, "refs", revision))
+    return line if is_commit(line) else None
+
+
+def _begins(commit: str, short: str) -> bool:
+    return commit.startswith(short.lower())
 
 
 def _snapshots(repository: str) -> Sequence[str]:

@@ -266,7 +266,7 @@ def _base(said: Said, shelf: Shelf) -> tuple[dict[str, str] | None, str | None]:
     if said.name is not None and said.exact is not None:
         return {"model": said.name, "revision": said.exact}, None
     text = said.name or said.text
-    known = shelf.known(text) if text is not None else None
+    known = shelf.known(text, said.revision) if text is not None else None
     if known is not None:
         doubt = None if known.sure else f"{known.where}, and other commits are there: say which one it was trained on"
         return {"model": known.name, "revision": known.commit}, doubt

@@ -251,9 +251,9 @@ class Files:
         entry = self._inventory.by_path.get(file.target) if found.inside is not None else None
         return self._shelf.sha256(found, file) if entry is None else self.sha256(entry)
 
-    def known_base(self, text: str) -> Known | None:
+    def known_base(self, text: str, revision: str | None = None) -> Known | None:
         """The commit of a base model, by its name or the path of a directory that was given, as far as this machine knows it."""
-        return self._shelf.known(text)
+        return self._shelf.known(text, revision)
 
     def merged(self, campaign: Campaign, deliverable: Deliverable, adapter: Deliverable,
                found: Found) -> merging.Difference | str:

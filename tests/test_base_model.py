@@ -349,6 +349,38 @@ def test_the_remedy_names_the_commit(made: Written, tmp_path: Path) -> None:
     assert "<commit>" in remedy(made, Shelf(cache=str(tmp_path / "three")))
 
 
+def not_exact(made: Written, shelf: Shelf) -> str:
+    return next(finding.remedy for finding in found(made, shelf) if finding.rule == "base.not-exact")
+
+
+def test_the_remedy_says_which_of_the_two_documents_is_to_be_corrected(made: Written) -> None:
+    adapters.change(made / SETTINGS, revision="main")
+    made.deliverable("variant/adapter")["base"] = {"model": BASE, "revision": COMMIT}
+    assert not_exact(made, Shelf()).startswith(f'write "revision": "{COMMIT}" into {SETTINGS} (manifest.json has it)')
+    adapters.change(made / SETTINGS, revision=COMMIT)
+    made.deliverable("variant/adapter")["base"] = {"model": BASE, "revision": "main"}
+    remedy = not_exact(made, Shelf())
+    assert remedy.startswith(f'write "revision": "{COMMIT}" into manifest.json#')
+    assert SETTINGS in remedy
+
+
+def test_the_remedy_names_the_commit_of_that_branch_or_tag(made: Written, tmp_path: Path) -> None:
+    """Not the one of the branch main, which is another model."""
+    del made.deliverable("variant/adapter")["base"]
+    snapshot = adapters.cached(tmp_path, main=OTHER_COMMIT)
+    adapters.cached(tmp_path, OTHER_COMMIT)
+    shelf = Shelf(cache=str(tmp_path))
+    for revision, commit in (("main", OTHER_COMMIT), (COMMIT[:8].upper(), COMMIT), ("v1.0", "<commit>"), ("../main", "<commit>")):
+        adapters.change(made / SETTINGS, revision=revision)
+        assert f'"revision": "{commit}"' in not_exact(made, shelf)
+    refs = snapshot.parent.parent / "refs"
+    (refs / "pr").mkdir()
+    for revision in ("v1.0", "pr/3"):
+        (refs / revision).write_text(COMMIT)
+        adapters.change(made / SETTINGS, revision=revision)
+        assert f'"revision": "{COMMIT}"' in not_exact(made, shelf)
+
+
 def test_the_remedy_for_a_folder_that_was_downloaded(made: Written, two: Mapping[str, str]) -> None:
     del made.deliverable("variant/adapter")["base"]
     adapters.change(made / SETTINGS, base_model_name_or_path=two["second"])

@@ -92,8 +92,11 @@ class Evidence(Protocol):
         """The SHA-256 of a file of a base; OSError as for `head`."""
         ...
 
-    def known_base(self, text: str) -> Known | None:
-        """The commit of a base model, by its name or the path of a directory that was given, as far as this machine knows it."""
+    def known_base(self, text: str, revision: str | None = None) -> Known | None:
+        """The commit of a base model, by its name or the path of a directory that was given, as far as this machine knows it.
+
+        ``revision`` is the branch, the tag or the shortened commit by which it is named, None for what is taken by default.
+        """
         ...
 
     def merged(self, campaign: Campaign, deliverable: Deliverable, adapter: Deliverable, found: Found) -> Difference | str:

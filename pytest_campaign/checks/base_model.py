@@ -165,13 +165,14 @@ def _exactness(campaign: Campaign, deliverable: Deliverable, statement: Statemen
         yield NOT_EXACT.finding(
             f"the base {_cut(declared.model)} is named {_moving(declared.revision)}", path=declared.place.file,
             pointer=f"{declared.place.pointer}/revision", level=doubtful, observed=_cut(declared.revision),
-            expected=_EXACT, remedy=_write_commit(deliverable, statement, evidence))
+            expected=_EXACT, remedy=_write_commit(deliverable, statement, evidence, declared.revision))
     for said in _distinct(statement):
         if said.revision is not None and not is_commit(said.revision) and said.name is not None and _open(said):
             inexact = True
             yield NOT_EXACT.finding(
                 f"the base {_cut(said.name)} is named {_moving(said.revision)}", **_at(said, REVISION), level=doubtful,
-                observed=_cut(said.revision), expected=_EXACT, remedy=_write_commit(deliverable, statement, evidence))
+                observed=_cut(said.revision), expected=_EXACT,
+                remedy=_write_commit(deliverable, statement, evidence, said.revision, said.file))
     if exact or inexact:
         return
     unsaid = [said for said in _distinct(statement) if _open(said)]
@@ -228,23 +229,43 @@ def _place(deliverable: Deliverable, statement: Statement, said: Said | None) ->
     return {"path": deliverable.path}
 
 
-def _write_commit(deliverable: Deliverable, statement: Statement, evidence: Evidence) -> str:
-    """What to write and where, with the commit if this machine knows it."""
+def _write_commit(deliverable: Deliverable, statement: Statement, evidence: Evidence, moving: str | None = None,
+                  config: str | None = None) -> str:
+    """What to write and where, with the commit if the other document says it or this machine knows it.
+
+    ``moving`` is the branch, the tag or the shortened commit that stands there now; ``config`` the adapter's configuration when
+    it is the one to be corrected, and not the manifest.
+    """
     declared = statement.declared
     said = [text for said in statement.said if (text := said.name or said.text) is not None]
     texts = [declared.model] if declared is not None else said
-    known = next((known for text in texts if (known := evidence.known_base(text)) is not None), None)
+    known = next((known for text in texts if (known := evidence.known_base(text, moving)) is not None), None)
     name = known.name if known is not None else next((text for text in texts if is_hub_name(text)), None)
-    commit = known.commit if known is not None else "<commit>"
-    if declared is not None:
+    stated = _stated_commit(statement, elsewhere=config is None)
+    commit = stated[0] if stated is not None else known.commit if known is not None else "<commit>"
+    if config is not None:
+        where = f"write \"revision\": {json.dumps(commit)} into {_cut(config)}"
+    elif declared is not None:
         where = f"write \"revision\": {json.dumps(commit)} into {declared.place.file}#{declared.place.pointer}"
     else:
         line = json.dumps({"model": name or "<name>", "revision": commit})
         where = f"write \"base\": {line} into the entry of {deliverable.id} in manifest.json"
+    if stated is not None:
+        return f"{where} ({stated[1]} has it)"
     if known is not None:
         return f"{where} ({known.where})"
     cache = f"models--{(name or 'acme/tiny').replace('/', '--')}"
     return f"{where}; the machine that trained it has the commit in its cache: …/{cache}/snapshots/<commit>"
+
+
+def _stated_commit(statement: Statement, *, elsewhere: bool) -> tuple[str, str] | None:
+    """(commit, document) where one of the two documents is exact: ``elsewhere`` than in the manifest, or in the manifest."""
+    declared = statement.declared
+    if not elsewhere:
+        exact = declared is not None and declared.revision is not None and is_commit(declared.revision)
+        return (str(declared.revision).lower(), declared.place.file) if declared is not None and exact else None
+    exact_ones = {said.exact: said.file for said in statement.said if said.exact is not None}
+    return next(iter(exact_ones.items())) if len(exact_ones) == 1 else None
 
 
 def _foreign_commits(campaign: Campaign, deliverable: Deliverable, statement: Statement, evidence: Evidence) -> Mapping[str, str]:
@@ -342,7 +363,7 @@ def _content(campaign: Campaign, deliverable: Deliverable, statement: Statement,
             return
     place = _place(deliverable, statement, statement.said[0] if statement.said else None)
     if isinstance(found, Absent) and wanted is not None:
-        yield NOT_AT_HAND.finding(f"not checked against its base {_cut(wanted.title)}: {found.reason}", **place,
+        yield NOT_AT_HAND.finding(f"not checked against {_cut(wanted.title)}: {found.reason}", **place,
                                   remedy=f"give it with --campaign-base-model={_cut(wanted.name or 'NAME')}=DIR")
     if not isinstance(found, Found) or declared is None:
         return
