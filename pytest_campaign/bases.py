@@ -109,14 +109,20 @@ def said(file: str, data: bytes, inventory: Inventory) -> Said:
     cached = snapshot_of(text)
     return dataclasses.replace(
         statement, name=cached[0] if cached else text if is_hub_name(text) else None, commit=cached[1] if cached else None,
-        folder=_folder(text, posixpath.dirname(file), inventory))
+        folder=folder_of(text, posixpath.dirname(file), inventory))
 
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and 0 < len(value) <= LONGEST_NAME else None
 
 
-def _folder(text: str, beside: str, inventory: Inventory) -> str | None:
+def is_relative_path(text: str) -> bool:
+    """Whether a text can only be a path seen from some folder: no name on the hub, nothing absolute and no address."""
+    return ("/" in text or "\\" in text) and not is_hub_name(text) and not text.startswith(("/", "\\", "~", "$")) \
+        and ":" not in text
+
+
+def folder_of(text: str, beside: str, inventory: Inventory) -> str | None:
     """The model's folder in the campaign that a path means: absolute, seen from the top, or seen from the adapter's folder."""
     root = inventory.root.rstrip("/") + "/"
     if text.startswith("/"):

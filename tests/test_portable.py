@@ -61,6 +61,8 @@ ERROR, WARNING, NOTE = "error", "warning", "note"
     ("adapter_config.json", "adapter", {"base_model_name_or_path": "/workspace/base"}, [("machine-path", ERROR)]),
     ("adapter_config.json", "adapter", {"base_model_name_or_path": "C:\\Users\\Ana\\base"}, [("machine-path", ERROR)]),
     ("adapter_config.json", "adapter", {"base_model_name_or_path": "~/base"}, [("machine-path", ERROR)]),
+    ("adapter_config.json", "adapter", {"base_model_name_or_path": "../models/base"}, [("machine-path", WARNING)]),
+    ("adapter_config.json", "adapter", {"base_model_name_or_path": "..\\base"}, [("machine-path", WARNING)]),
     ("adapter_config.json", "adapter", {"base_model_name_or_path": "$TMPDIR/base"}, [("temp-path", ERROR)]),
     ("de/adapter_config.json", "adapter", {"base_model_name_or_path": "/dev/shm/base"}, [("temp-path", ERROR)]),
     ("modules.json", "checkpoint", [{"path": "/home/ana/model/1_Pooling"}], [("machine-path", ERROR)]),
@@ -92,7 +94,8 @@ ERROR, WARNING, NOTE = "error", "warning", "note"
     ("run.ini", "parameters", "[paths]\nout = /workspace/d\n", [("provenance", NOTE)]),
     ("MLmodel", "other", "artifact_path: file:///home/x/artifacts\n", [("provenance", NOTE)]),
     # nothing
-    ("adapter_config.json", "adapter", {"base_model_name_or_path": "../base"}, []),
+    ("adapter_config.json", "adapter", {"base_model_name_or_path": "acme/tiny"}, []),
+    ("adapter_config.json", "adapter", {"base_model_name_or_path": "s3://acme/models/tiny"}, []),
     ("adapter_config.json", "adapter", {"base_model_name_or_path": None}, []),
     ("config.json", "checkpoint", {"id2label": {"0": "/tmp"}, "chat_template": "/tmp", "route": "/api/v1"}, []),
     ("config.json", "checkpoint", {"checkpoint": "https://x.org/a", "model": "gs://acme/x"}, []),
@@ -156,6 +159,16 @@ def test_a_base_in_the_campaign_is_gone_after_a_move(tmp_path: Path) -> None:
     assert found.level is Level.ERROR
     assert "after a move" in found.message
     assert '"base_model_name_or_path": "base"' in found.remedy
+
+
+def test_a_base_that_is_named_by_a_relative_path(tmp_path: Path) -> None:
+    found = adapter(tmp_path, "../models/tiny", base={"model": "acme/tiny", "revision": COMMIT})
+    assert (found.rule, found.level) == ("portable.machine-path", Level.WARNING)
+    assert f'"base_model_name_or_path": "acme/tiny", "revision": "{COMMIT}"' in found.remedy
+    sessions.write(tmp_path / "here", {"models/tiny/config.json": "{}"})
+    for path in ("../models/tiny", "./models/tiny"):
+        config = {"adapter_config.json": json.dumps({"peft_type": "LORA", "base_model_name_or_path": path})}
+        assert one(tmp_path / "here", config, "adapter") == []
 
 
 def test_a_base_that_nobody_knows(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def _fields(file: _File, kind: Kind, fields: Sequence[Field], data: bytes) -> It
         if role is Role.RECORDED:
             if at := _machine(field):
                 recorded.append((field, at))
-        elif role is Role.BEST or (role is not None and machine_paths.parse(field.value)):
+        elif role is Role.BEST or (role is not None and (machine_paths.parse(field.value) or _leads_nowhere(file, field, role))):
             followed.append((field, role))
     listed = followed[:MOST_FOUND]
     if file.path.endswith(".json") and len(data) <= LARGEST_LOCATED:
@@ -137,6 +137,18 @@ def _followed(file: _File, field: Field, role: Role) -> Iterator[Finding]:
         yield from _best(file, field)
     elif at := machine_paths.parse(field.value):
         yield _ROLES[role](file, field, at)
+    else:
+        expected, line = _base_line(file, field, None)
+        yield rules.MACHINE_PATH.finding(
+            f"{_name(field)} is a relative path, and no model lies there, seen from the campaign directory or from the adapter",
+            level=Level.WARNING, **file.place(field), observed=shown(field.value, 300), expected=expected,
+            remedy=f"put there {line}")
+
+
+def _leads_nowhere(file: _File, field: Field, role: Role) -> bool:
+    """Whether the base is named by a relative path behind which nothing lies."""
+    return role is Role.BASE and bases.is_relative_path(field.value) \
+        and bases.folder_of(field.value, file.folder, file.campaign.inventory) is None
 
 
 def _recorded(path: str, found: Sequence[tuple[Field, MachinePath]]) -> Iterator[Finding]:
@@ -172,12 +184,19 @@ def _inside(campaign: Campaign, at: MachinePath) -> str | None:
 
 
 def _base(file: _File, field: Field, at: MachinePath) -> Finding:
+    expected, line = _base_line(file, field, at)
+    return _rule(at)(_says(field, at, file), **file.place(field), observed=shown(field.value, 300), expected=expected,
+                     remedy=f"put there {line}")
+
+
+def _base_line(file: _File, field: Field, at: MachinePath | None) -> tuple[str, str]:
+    """What the base should be named by, and the line to put there."""
     declared = file.deliverable.base
     cached = bases.snapshot_of(field.value)
     model, commit = (declared.model, declared.revision) if declared else cached or (None, None)
     if cached and model is not None and bases.same_name(cached[0], model):
         commit = commit or cached[1]
-    here = declared.path if declared and declared.path else _inside(file.campaign, at)
+    here = declared.path if declared and declared.path else _inside(file.campaign, at) if at is not None else None
     if model is not None and bases.is_hub_name(model) and not (declared and declared.path):
         revision = f', "revision": "{commit}"' if commit and bases.is_commit(commit) else ' and its commit as "revision"'
         line = f"{file.written(field.name, model)}{revision}"
@@ -185,8 +204,7 @@ def _base(file: _File, field: Field, at: MachinePath) -> Finding:
         line = f"{file.written(field.name, here)} (seen from the campaign directory), or the base on the hub and its commit"
     else:
         line = f'{file.written(field.name, "<owner>/<name>")}, "revision": "<commit>": the base that was in that folder'
-    return _rule(at)(_says(field, at, file), **file.place(field), observed=shown(field.value, 300),
-                     expected=model or "the name of the base on the hub", remedy=f"put there {line}")
+    return model or "the name of the base on the hub", line
 
 
 def _reference(file: _File, field: Field, at: MachinePath) -> Finding:

@@ -21,7 +21,8 @@ MACHINE_PATH = Rule("portable.machine-path", Level.ERROR, """
     environment begins.
 
     It leads to nothing on another machine, and to nothing in the campaign directory once that has been moved. Where a run
-    took place may stand in its settings and in its logs; addresses of remote stores are no paths of a machine.
+    took place may stand in its settings and in its logs; addresses of remote stores are no paths of a machine. A relative path
+    to a base model that is not in the campaign is a warning.
 
     Usual causes: PEFT writes into `adapter_config.json` what the base was loaded from; MLflow writes absolute addresses
     (`file:///...`) into `meta.yaml`.
