@@ -208,15 +208,17 @@ def test_an_old_adapter(tmp_path: Path, base: Path) -> None:
     assert (reading.problems, reading.depth) == ([], Depth.MODEL)
 
 
-SPOILT: dict[str, tuple[Callable[[Tensors], Tensors], ProblemKind, bool]] = {
+# What is found on the base and, last, whether that is also found without it, or what else.
+SPOILT: dict[str, tuple[Callable[[Tensors], Tensors], ProblemKind, bool | ProblemKind]] = {
     "no tensors": (lambda state: {}, ProblemKind.NO_TENSORS, True),
     "no B": (without("lora_B"), ProblemKind.MISSING_TENSORS, True),
     "one A lost": (without("layers.0.self_attn.q_proj.lora_A"), ProblemKind.MISSING_TENSORS, True),
     "no layer 1": (without(".layers.1."), ProblemKind.MISSING_TENSORS, False),
-    "no v_proj": (without("v_proj"), ProblemKind.MISSING_TENSORS, False),
+    "no v_proj": (without("v_proj"), ProblemKind.MISSING_TENSORS, ProblemKind.PERHAPS_INCOMPLETE),
     "no prefix": (renamed("base_model.model.", ""), ProblemKind.MISSING_TENSORS, True),
     "another prefix": (renamed("base_model.", "base_model.base_model."), ProblemKind.MISSING_TENSORS, True),
-    "renamed modules": (renamed("q_proj", "query"), ProblemKind.MISSING_TENSORS, False),
+    "renamed modules": (renamed("q_proj", "query"), ProblemKind.MISSING_TENSORS, ProblemKind.PERHAPS_INCOMPLETE),
+    "names of another library": (renamed("lora_A", "lora_down"), ProblemKind.MISSING_TENSORS, True),
     "compiled": (renamed("base_model.model.", "base_model.model._orig_mod."), ProblemKind.WRAPPER_PREFIX, True),
     "distributed": (renamed("base_model.", "module.base_model."), ProblemKind.WRAPPER_PREFIX, True),
     "a tensor too many": (
@@ -234,7 +236,39 @@ def test_spoilt_tensors(tmp_path: Path, base: Path, name: str) -> None:
     spoil, kind, alone = SPOILT[name]
     hugging_face.change(hugging_face.adapter(tmp_path) / "adapter_model.safetensors", spoil)
     assert kinds(found(tmp_path, base)) == {kind}
-    assert kinds(found(tmp_path, depth=Depth.TENSORS)) == ({kind} if alone else set())
+    without_base = {kind if alone is True else alone} if alone else set()
+    assert kinds(found(tmp_path, depth=Depth.TENSORS)) == without_base
+
+
+LOST: dict[str, tuple[dict[str, Any], Callable[[Tensors], Tensors], dict[str, Any], set[ProblemKind]]] = {
+    "dora without magnitudes": ({"use_dora": True}, without("magnitude"), {}, {ProblemKind.MISSING_TENSORS}),
+    "magnitudes without dora": ({"use_dora": True}, dict, {"use_dora": False}, {ProblemKind.UNEXPECTED_TENSORS}),
+    "tokens": ({"trainable_token_indices": [1, 2]}, without("token_adapter"), {}, {ProblemKind.MISSING_TENSORS}),
+    "one of all linear": (
+        {"target_modules": "all-linear"}, without("layers.1.self_attn.q_proj"), {}, {ProblemKind.MISSING_TENSORS}),
+    "one layer lacks a module": ({}, without("layers.2.self_attn.q_proj"), {}, {ProblemKind.PERHAPS_INCOMPLETE}),
+    "it says so": ({}, without("layers.2.self_attn.q_proj"), {"exclude_modules": ["layers.2.self_attn.q_proj"]}, set()),
+    "a layer of another kind": ({}, renamed("layers.2.self_attn.q_proj", "layers.2.linear_attn.q_proj"), {}, set()),
+    "two layers": ({}, without("layers.2.", "layers.1.self_attn.q_proj"), {}, set()),
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_what_names_tell_without_the_base(tmp_path: Path, name: str) -> None:
+    options, lose, settings, expected = LOST[name]
+    layers = 2 if "target_modules" in options else 3  # of twenty modules and more PEFT writes shorter names
+    hugging_face.adapter(tmp_path, base=hugging_face.llama(layers=layers), **options)
+    hugging_face.change(tmp_path / "adapter_model.safetensors", lose)
+    hugging_face.settings(tmp_path / "adapter_config.json", **settings)
+    assert kinds(found(tmp_path, depth=Depth.TENSORS)) == expected
+
+
+def test_the_length_of_a_prompt(tmp_path: Path) -> None:
+    import peft
+
+    save(tmp_path, hugging_face.llama(), peft.PromptTuningConfig(num_virtual_tokens=5, task_type="CAUSAL_LM"))
+    hugging_face.settings(tmp_path / "adapter_config.json", num_virtual_tokens=8)
+    assert kinds(found(tmp_path, depth=Depth.TENSORS)) == {ProblemKind.SHAPE}
 
 
 SET: dict[str, tuple[dict[str, Any], set[ProblemKind]]] = {

@@ -72,6 +72,7 @@ class ProblemKind(enum.StrEnum):
     VOCABULARY = "vocabulary"  # the tokenizer has ids that the embedding has no row for
     NO_VOCABULARY = "no-vocabulary"  # the settings of a tokenizer without its vocabulary
     UNTRAINED = "untrained"  # an adapter that changes nothing
+    PERHAPS_INCOMPLETE = "perhaps-incomplete"  # an adapter that looks so by its names; without its base nobody can be sure
     UNKNOWN_SETTING = "unknown-setting"  # a setting that the library drops
     NEWER_LIBRARY = "newer-library"  # written by a newer library than the one that reads
     NOT_REBUILT = "not-rebuilt"  # why the model was not rebuilt, although nothing is wrong with the files

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import paths
@@ -38,6 +38,8 @@ _EXPECTED = "adapter_model.safetensors"
 # What is zero before the first step, so that the adapter changes nothing (peft.tuners.*.layer, reset_parameters).
 _ZERO_AT_FIRST = re.compile(r"(^|\.)(lora_B(\.weight|\.bias)?|lora_embedding_A|lora_E|vera_lambda_b|hada_w2_b|oft_R(\.weight)?)$")
 _OF_METHOD = re.compile(r"(^|\.)(lora_|vera_|hada_|oft_)[A-Za-z0-9_]+(\.weight|\.bias)?$")
+_IN_LAYER = re.compile(r"(.+)\.(\d{1,6})\.([^\d.][^.]*(?:\.[^\d.][^.]*)*)")  # the innermost number parts the layers
+_FEWEST_LAYERS = 2
 _LORA = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<side>[AB])(\.[A-Za-z0-9_-]+)?(\.weight)?")
 
 
@@ -123,7 +125,8 @@ def _against_configuration(
                                        "a configuration that fits the base")], False
         else:
             return problems, True
-    problems += [*_pairs(layout), *_names(config, layout), *_ranks(place, config, layout), *_saved_modules(config, layout)]
+    problems += [*_pairs(layout), *_names(config, layout), *_ranks(place, config, layout), *_saved_modules(config, layout),
+                 *_settings(config, layout), *_prompt(place, config, layout), *_incomplete(config, layout)]
     if why:
         problems.append(Problem(ProblemKind.NOT_REBUILT, place, f"the adapter was not compared with its base: {why}",
                                 "the base model, and the libraries that know it"))
@@ -188,6 +191,87 @@ def _saved_modules(config: Mapping[str, Any], layout: Mapping[str, Placed]) -> I
         yield Problem(ProblemKind.MISSING_TENSORS, path,
                       f"modules_to_save names {tensor_names.some(names)}, and the file holds none of them",
                       "a full copy of each of these modules", names[0], len(names))
+
+
+def _settings(config: Mapping[str, Any], layout: Mapping[str, Placed]) -> Iterator[Problem]:
+    """Settings of LoRA that bring tensors of their own, and no such tensors; and no tensor of LoRA at all."""
+    if config.get("peft_type") != "LORA":
+        return
+    path = next(iter(layout.values())).path
+    for asked, mark, what in (
+        (config.get("target_modules") or config.get("target_parameters"), "lora_A", "the tensors of LoRA"),
+        (config.get("use_dora"), "lora_magnitude_vector", "the magnitudes of DoRA, which use_dora asks for"),
+        (config.get("trainable_token_indices"), "token_adapter", "the tokens of trainable_token_indices"),
+    ):
+        if asked and not any(mark in name.replace("lora_embedding_A", "lora_A") for name in layout):
+            yield Problem(ProblemKind.MISSING_TENSORS, path, f"no name contains {mark}: {what}",
+                          "every tensor that the configuration describes", mark)
+    magnitudes = [name for name in layout if "lora_magnitude_vector" in name]
+    if magnitudes and not config.get("use_dora"):
+        yield Problem(ProblemKind.UNEXPECTED_TENSORS, path,
+                      f"{len(magnitudes):,} magnitudes of DoRA, dropped without use_dora: {tensor_names.some(magnitudes)}",
+                      "use_dora: true", magnitudes[0], len(magnitudes))
+
+
+def _prompt(place: str, config: Mapping[str, Any], layout: Mapping[str, Placed]) -> Iterator[Problem]:
+    """A prompt of another length than ``num_virtual_tokens`` says, once for each submodule that has one."""
+    tokens, parts = config.get("num_virtual_tokens"), config.get("num_transformer_submodules")
+    placed = layout.get("prompt_embeddings")
+    if type(tokens) is not int or placed is None or len(placed.shape) != 2 or config.get("peft_type") == "CARTRIDGE":
+        return
+    rows = placed.shape[0]
+    right = rows == tokens * parts if type(parts) is int and config.get("peft_type") != "PREFIX_TUNING" else \
+        tokens > 0 and rows % tokens == 0
+    if not right:
+        yield Problem(ProblemKind.SHAPE, place, f"num_virtual_tokens is {tokens}, prompt_embeddings has {rows:,} rows",
+                      "the length that was trained", "/num_virtual_tokens")
+
+
+def _incomplete(config: Mapping[str, Any], layout: Mapping[str, Placed]) -> Iterator[Problem]:
+    """What makes an adapter of LoRA look incomplete although, without the base, nobody can be sure.
+
+    A name in ``target_modules`` without tensors (a list may name modules of several models; one with the number of a layer, as
+    PEFT writes it for ``all-linear``, is that of a module which the base has), and a layer that has some of what all of the
+    others have and nothing else.
+    """
+    targets = config.get("target_modules")
+    if config.get("peft_type") != "LORA" or not isinstance(targets, list):
+        return
+    path = next(iter(layout.values())).path
+    modules = [match["module"] for name in layout if (match := _LORA.fullmatch(name))]
+    names = [target for target in targets if isinstance(target, str)]
+    absent = [name for name in names if not any(f".{module}".endswith(f".{name}") for module in modules)]
+    of_layers = [name for name in absent if re.search(r"(^|\.)\d+\.", name)]
+    if modules and of_layers:
+        yield Problem(ProblemKind.MISSING_TENSORS, path,
+                      f"target_modules names {tensor_names.some(of_layers)}, and there are no tensors of it",
+                      "tensors for each module", of_layers[0], len(of_layers))
+    elif modules and absent:
+        yield Problem(ProblemKind.PERHAPS_INCOMPLETE, path,
+                      f"target_modules names {tensor_names.some(absent)}, and there are no tensors of it",
+                      "tensors for each name, unless the base has no such module", absent[0], len(absent))
+    limited = ("layers_to_transform", "layers_pattern", "exclude_modules", "target_parameters", "layer_replication")
+    if any(config.get(name) not in (None, [], "") for name in limited) or any(re.search(r"(^|\.)\d+\.", name) for name in names):
+        return
+    for stack, number, lost in _uneven(modules):
+        yield Problem(ProblemKind.PERHAPS_INCOMPLETE, path,
+                      f"{stack}.{number} lacks {tensor_names.some(lost)}, which all other layers of {stack} have",
+                      "the same tensors in each layer", f"{stack}.{number}.{lost[0]}", len(lost))
+
+
+def _uneven(modules: Sequence[str]) -> Iterator[tuple[str, int, Sequence[str]]]:
+    """(stack, number, modules) of a layer that lacks what all others of its stack have, and has nothing that they have not."""
+    stacks: dict[str, dict[int, set[str]]] = collections.defaultdict(lambda: collections.defaultdict(set))
+    for module in modules:
+        if match := _IN_LAYER.fullmatch(module):
+            stacks[match[1]][int(match[2])].add(match[3])
+    for stack, found in stacks.items():
+        counts = collections.Counter(name for names in found.values() for name in names)
+        for number, names in found.items():
+            common = {name for name, count in counts.items() if count - (name in names) == len(found) - 1}
+            if len(found) > _FEWEST_LAYERS and names < common:
+                yield stack, number, sorted(common - names)
+                break
 
 
 FORMAT = Format(NAME, Depth.MODEL, read, gather=gather, preload=(*rebuilding.LIBRARIES, "peft"))

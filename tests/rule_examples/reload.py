@@ -712,6 +712,18 @@ def no_step_was_made(made: Written) -> None:
     made.run("variant")["steps"] = 0
 
 
+@faulty("reload.perhaps-incomplete", "variant/adapter", ADAPTED, verdict=Verdict.ACCEPTED, campaign=Verdict.ACCEPTED)
+def a_module_without_tensors_and_no_base_to_ask(made: Written) -> None:
+    folder = an_adapter(made)
+    hugging_face.change(folder / "adapter_model.safetensors",
+                        lambda tensors: {name: value for name, value in tensors.items() if "v_proj" not in name})
+
+
+@sound("reload.perhaps-incomplete", "variant/adapter")
+def every_module_has_its_tensors(made: Written) -> None:
+    an_adapter(made)
+
+
 @faulty("reload.unknown-setting", "variant/adapter", LORA)
 def a_setting_that_is_dropped(made: Written) -> None:
     hugging_face.settings(an_adapter(made) / "adapter_config.json", foobar={"scale": 2})

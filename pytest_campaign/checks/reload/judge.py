@@ -54,6 +54,7 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.VOCABULARY: (rules.VOCABULARY, "deliver the tokenizer of the training, or resize the embedding and save again"),
     ProblemKind.NO_VOCABULARY: (rules.NO_VOCABULARY, "save the tokenizer into the folder again"),
     ProblemKind.UNTRAINED: (rules.UNTRAINED, "save the adapter after the training, from the model that was trained"),
+    ProblemKind.PERHAPS_INCOMPLETE: (rules.PERHAPS_INCOMPLETE, "give the base with --campaign-base-model, which decides it"),
     ProblemKind.UNKNOWN_SETTING: (rules.UNKNOWN_SETTING, "delete the setting, or name the version of the library that knows it"),
     ProblemKind.NEWER_LIBRARY: (rules.NEWER_LIBRARY, "install the version that wrote it, or a later one"),
     ProblemKind.NOT_REBUILT: (rules.NOT_REBUILT, "install or give what the message names"),

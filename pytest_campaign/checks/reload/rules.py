@@ -324,6 +324,18 @@ UNTRAINED = Rule("reload.untrained", Level.ERROR, """
 
     Fix: save the adapter after the training, from the model that was trained.
     """, at_source=True)
+PERHAPS_INCOMPLETE = Rule("reload.perhaps-incomplete", Level.WARNING, """
+    An adapter whose base is not at hand looks incomplete by the names of its tensors.
+
+    PEFT loads an adapter with a part of its tensors and says so in a warning at most. With the base at hand every name is
+    compared and what is missing is an error. Without it two things are still seen: a name in `target_modules` of which there is
+    no tensor (a list may name the modules of several models, of which the base has some), and a layer that lacks what all other
+    layers have.
+
+    Usual causes: the parameters were not gathered from all processes; tensors were filtered by name before saving.
+
+    Fix: give the base with `--campaign-base-model`, which decides it; if tensors are missing, save the adapter again.
+    """)
 UNKNOWN_SETTING = Rule("reload.unknown-setting", Level.ERROR, """
     The configuration of an adapter has a setting that the library does not know, and drops.
 
