@@ -191,7 +191,7 @@ def torn(fault: Fault, data: bytes) -> Fault:
     if fault.kind == "syntax" and b"\0" in data:
         return dataclasses.replace(fault, kind="nul", message=f"{data.count(0):,} NUL bytes, the first at byte {data.find(0):,}",
                                    observed=f"{data.count(0):,} NUL bytes", expected="text")
-    ends = fault.observed == "the end of the file" or fault.message.startswith("a string that never ends")
+    ends = fault.observed == strict_json.THE_END or fault.message.startswith("a string that never ends")
     return dataclasses.replace(fault, kind="torn") if fault.kind == "syntax" and ends else fault
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytest_campaign import record_facts
 from pytest_campaign.readers import json_lines, rows
 from pytest_campaign.readers.rows import Row
 from pytest_campaign.readers.strict_json import Fault
@@ -45,7 +46,8 @@ def test_lines_end_at_line_feeds_only() -> None:
     (b'{"a": 1}\n{"a"', [("row", 1), ("torn", 2)]),
     (b'{"a": [1, 2\n{"a": 2}\n', [("torn", 1), ("row", 2)]),
     (b'{"id": "t5", "pre{"id": "t5", "p": 2}\n{"a": 2}\n', [("torn", 1), ("row", 2)]),
-    (b'{"id": "t5", {"id": "t5", "p": 2}\n', [("syntax", 1)]),
+    (b'{"id": "t5", {"id": "t5", "p": 2}\n', [("torn", 1)]),
+    (b'{"id": "t5", {"p": 2}}\n', [("syntax", 1)]),
     (b'{"a": 1}{"a": 2}\n{"a": 3}\n', [("joined", 1), ("row", 2)]),
     (b'{"a": 1} {"a": 2}\n', [("joined", 1)]),
     (b'{"a": 1},\n{"a": 2}\n', [("syntax", 1), ("row", 2)]),
@@ -63,6 +65,30 @@ def test_lines_end_at_line_feeds_only() -> None:
 ])
 def test_what_is_refused_with_its_line(data: bytes, expected: list[tuple[str, int]]) -> None:
     assert kinds(data) == expected
+
+
+RECORD = json.dumps({"a": 0.5, "b": -1.25e-07, "c": True, "d": None, "e": False, "f": 'é"\u20ac\\', "g": [1, {"h": 2}]},
+                    ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n" + RECORD, RECORD + b"\n"], ids=("end", "line", "next line", "next record"))
+def test_a_record_is_torn_wherever_it_was_cut(end: bytes) -> None:
+    for count in range(1, len(RECORD)):
+        found = kinds(RECORD + b"\n" + RECORD[:count] + end)
+        assert [kind for kind, _ in found if kind != "row"] == ["torn"], RECORD[:count]
+
+
+def test_a_document_is_torn_wherever_it_was_cut() -> None:
+    for count in range(1, len(RECORD)):
+        document = record_facts.document(count, lambda count=count: io.BytesIO(RECORD[:count]))  # type: ignore[misc]
+        assert isinstance(document, record_facts.Faults)
+        assert [fault.kind for fault in document.faults] == ["torn"], RECORD[:count]
+
+
+def test_a_document_of_nul_bytes_is_no_other_encoding() -> None:
+    document = record_facts.document(9, lambda: io.BytesIO(bytes(9)))
+    assert isinstance(document, record_facts.Faults)
+    assert [fault.kind for fault in document.faults] == ["nul"]
 
 
 def test_a_fault_names_its_column() -> None:

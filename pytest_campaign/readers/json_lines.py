@@ -71,21 +71,21 @@ _PARSER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
 def _explained(number: int, line: bytes, error: NotStrict) -> Iterator[Fault]:
     """The faults of one line, in the words of a file of lines."""
     first = error.faults[0]
-    if first.kind != "syntax":
+    text = line.decode("utf-8", "replace").rstrip("\r\n")
+    if first.kind != "syntax" and not (first.kind == "encoding" and _ends_with_a_record(text)):
         for fault in error.faults:
             observed = "again" if fault.kind == "duplicate-key" else fault.observed
             yield Fault(fault.kind, fault.message, number, fault.column, None, observed, fault.expected)
         return
-    text = line.decode("utf-8", "replace").rstrip("\r\n")
     at = max(0, (first.column or 1) - 1)
     end = f"{shown(text[-30:])} at the end of the line"
     if _is_joined(text, at):
         yield Fault("joined", "two records on one line: the line end between them is lost", number, first.column, None,
                     shown(text[max(0, at - 10):at + 20]), "one record on each line")
-    elif _ends_with_a_record(text):
+    elif _ends_with_a_record(text) or (text[at:at + 1] == "{" and first.expected == strict_json.KEY and _is_record(text[at:])):
         yield Fault("torn", "a record that breaks off, and the next one begins on the same line", number, first.column, None,
                     shown(text[max(0, at - 20):at + 20]), "one whole record on each line")
-    elif at >= len(text.rstrip()) or first.message.startswith("a string that never ends"):
+    elif first.observed == strict_json.THE_END or first.message.startswith("a string that never ends"):
         yield Fault("torn", "the record breaks off", number, first.column, None, end, "a whole record")
     else:
         yield Fault("syntax", first.message, number, first.column, None, first.observed, first.expected)
@@ -98,6 +98,14 @@ def _is_joined(text: str, at: int) -> bool:
     except (ValueError, RecursionError):
         return False
     return end > 0 and text[at:at + 1] in "{["
+
+
+def _is_record(text: str) -> bool:
+    """Whether a text is one whole record."""
+    try:
+        return type(_PARSER.decode(text)) is dict
+    except (ValueError, RecursionError):
+        return False
 
 
 def _ends_with_a_record(text: str) -> bool:

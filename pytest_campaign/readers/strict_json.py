@@ -183,6 +183,8 @@ def _text(data: bytes, most_bytes: int) -> str:
     if data.startswith(codecs.BOM_UTF8):
         raise NotStrict([Fault("encoding", "the text begins with a byte order mark, which JSON does not allow", 1, 1, "",
                                observed="EF BB BF", expected="UTF-8 without a byte order mark")])
+    if data and not data.strip(b"\0"):
+        raise NotStrict([Fault("syntax", "NUL bytes and nothing else", 1, 1, "", observed=f"{len(data):,} NUL bytes", expected="text")])
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in data[:4]:
         raise NotStrict([Fault("encoding", "the text is UTF-16 or UTF-32, or no text at all", 1, 1, "",
                                observed=data[:4].hex(" ").upper(), expected="UTF-8")])
@@ -191,6 +193,9 @@ def _text(data: bytes, most_bytes: int) -> str:
     except UnicodeDecodeError as error:
         before = data[:error.start].decode("utf-8")
         line, column = _spot(before, len(before))
+        if error.reason == "unexpected end of data":
+            raise NotStrict([Fault("syntax", "the text ends within a character; it may have been cut", line, column,
+                                   observed=THE_END, expected="the whole character")]) from None
         raise NotStrict([Fault("encoding", "the text is not UTF-8", line, column,
                                observed=data[error.start:error.end].hex(" ").upper(), expected="UTF-8")]) from None
 
@@ -240,6 +245,10 @@ def _kept(convert: Callable[[str], Any]) -> Callable[[str], Any]:
 _SCALARS = json.JSONDecoder(parse_int=_kept(_integer), parse_float=_kept(_fraction), parse_constant=_kept(_constant))
 _SPACE = re.compile(r"[ \t\n\r]*")
 _WORD = re.compile(r"\w{1,20}|(?s:.)?")
+# What is left at the end of a text that was cut within a number or a literal.
+_STUMP = re.compile(r"(?:-|\.|[eE][-+]?|t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?)\s*\Z")
+KEY = "a key in double quotes"  # what is expected before each colon
+THE_END = "the end of the file"  # what is observed where a text breaks off
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _STRING_FAULTS = (("Unterminated", "a string that never ends", 'a closing "'),
                   ("Invalid control", "a control character in a string", "its escape, such as \\n or \\t"),
@@ -292,8 +301,8 @@ def _scan(text: str, deepest: int, path: list[str]) -> Iterator[_Event]:
                 path.append(str(container.count))
             else:
                 if char != '"':
-                    raise _unexpected(text, at, "a key in double quotes")
-                key, end = _scalar(text, at, "a key in double quotes")
+                    raise _unexpected(text, at, KEY)
+                key, end = _scalar(text, at, KEY)
                 yield _Event(True, at, key, container.keys.get(key))
                 container.keys.setdefault(key, at)
                 at = _space(text, end)
@@ -340,7 +349,9 @@ def _unexpected(text: str, at: int, expected: str) -> _Broken:
     match = _WORD.match(text, at)
     word = match.group() if match else ""
     if not word:
-        return _Broken(at, f"the text ends where {expected} should follow; it may have been cut", "the end of the file", expected)
+        return _Broken(at, f"the text ends where {expected} should follow; it may have been cut", THE_END, expected)
+    if _STUMP.match(text, at):
+        return _Broken(at, "the text ends within a value; it may have been cut", THE_END, "the whole value")
     hint = _HINTS.get(word)
     return _Broken(at, f"{shown(word)} where {expected} should stand" + (f"; {hint}" if hint else ""), shown(word), expected)
 
