@@ -16,13 +16,14 @@ MACHINE = "machine"  # the resource of a step that names none
 _PEOPLE = re.compile(
     r"(?<![a-z])(humans?|persons?|people|staff|team|operators?|engineers?|researchers?|reviewers?|annotators?|authors?|analysts?"
     r"|manual)(?![a-z])", re.I)
+_RENTED = re.compile(r"(?<![a-z])(machine|gpu|cpu|tpu|npu|node|server|host|cluster|instance|vm)s?(?![a-z])", re.I)
 _MICROSECONDS = 3_600_000_000  # in an hour
 _MOST_PERCENT = Fraction(10**9)  # of a step that was planned with next to no time
 
 
 def is_machine(resource: str) -> bool:
     """Whether a resource is one that is rented, and not the time of people, by its name."""
-    return _PEOPLE.search(resource) is None
+    return _PEOPLE.search(resource) is None or _RENTED.search(resource) is not None
 
 
 def exact(number: float | None) -> Fraction | None:

@@ -219,7 +219,8 @@ def it_is_said_of_the_metrics(made: Written) -> None:
     made.plan["abort_rules"] = RULES
     log = [{"loss": 2.0}, {"loss": 9.0}, {"loss": 1.0}]
     training(made, *log)
-    (made / "runs/variant/history.jsonl").write_text("".join(json.dumps({"step": at, **row}) + "\n" for at, row in enumerate(log)))
+    lines = [json.dumps({"step": at, **row}) + "\n" for at, row in enumerate(log)]
+    (made / "runs/variant/history.jsonl").write_text("".join(lines))
     made.add("variant/history", "metrics", "runs/variant/history.jsonl")
 
 
