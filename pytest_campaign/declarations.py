@@ -142,7 +142,7 @@ def from_files(files: Sequence[DeclaredFile], campaign: Campaign, document: str,
 def of_deliverable(campaign: Campaign, deliverable: Deliverable) -> Iterator[Declared]:
     """What the manifest says of a deliverable's files."""
     if deliverable.place is not None:
-        files = [file for file in deliverable.files if "\0" not in file.path]  # `manifest.path` rejects the others
+        files = [file for file in deliverable.files if "\0" not in file.path]  # the check of the manifest rejects the others
         yield from from_files(files, campaign, deliverable.place.file, f"{deliverable.place.pointer}/files")
 
 

@@ -65,7 +65,7 @@ def test_options_follow_the_directory(tmp_path: Path) -> None:
     papers(tmp_path / "more")
     for words in (["-k=analysis"], ["-k", "analysis"], ["--campaign-report=report.json", "-kanalysis", "--rootdir=."]):
         session = script(tmp_path, "check", "out", *words)
-        assert (session.status, session.counts["passed"]) == (0, 2), session  # content and portable of the analysis
+        assert (session.status, session.counts["passed"]) == (0, 3), session  # content, portable and fixity of the analysis
     assert (tmp_path / "report.json").exists()
     ids = script(tmp_path, "check", "out", "--co", "-q").ids
     assert ids

@@ -332,7 +332,8 @@ def test_the_output_directory_itself_and_its_steps(tmp_path: Path, reloader: Rel
     torch.save({"state": torch.ones(2)}, tmp_path / "checkpoint-4/optimizer.pt")
     found_here = discovered(tmp_path)
     assert list(found_here) == [".", "checkpoint-2", "checkpoint-4"]
-    assert [unit.path for unit in found_here["checkpoint-4"]] == ["checkpoint-4", "checkpoint-4/optimizer.pt"]
+    assert [(unit.format, unit.path) for unit in found_here["checkpoint-4"]] == [
+        ("Hugging Face model", "checkpoint-4"), ("Trainer state", "checkpoint-4")]
 
     campaign = snapshot.campaign(snapshot.take(tmp_path), Asked())
     evidence = Files(campaign.inventory, reloader.run, digest=False)

@@ -375,7 +375,8 @@ def made(tmp_path):
 
 
 def test_one_folder_with_two_verdicts(made, reloader):
-    trainer(made / "runs/control/steps", save_only_model=True)
+    place = trainer(made / "runs/control/steps", save_only_model=True)
+    torch.save({"optimizer": trained()[1].state_dict()}, place / "own.pt")  # the Trainer does not look for it there
     deliver(made, "runs/control/steps/checkpoint-1")
     record = judge(made.directory, reloader.run)
     by_id = {one.id: one for one in record.deliverables}
@@ -444,6 +445,15 @@ def test_points_without_an_optimizer(made, reloader):
     assert {id: found[id] for id in "abcd"} == {
         "a": (Verdict.REJECTED, ["reload.not-resumable error"]), "b": (Verdict.ACCEPTED, ["reload.not-resumable warning"]),
         "c": (Verdict.REJECTED, ["reload.not-resumable error"]), "d": (Verdict.REJECTED, ["reload.not-resumable error"])}
+
+
+def test_what_is_not_looked_into_may_hold_an_optimizer(made, reloader):
+    import numpy
+
+    numpy.save(made / "runs/control/own.npy", numpy.ones(3))
+    made.add("control/own", "checkpoint", "runs/control/own.npy", purpose="resume")
+    made.save()
+    assert verdicts(made, reloader)["own"] == (Verdict.ACCEPTED, [])
 
 
 def test_what_was_found_without_a_manifest_gets_no_error(tmp_path, reloader):

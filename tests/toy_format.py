@@ -110,7 +110,8 @@ def forge(argument, source, file):
         "timeout": b'{"death": {"kind": "timeout", "detail": "", "path": ""}}\n',
         "other": json.dumps({"reading": {"format": "safetensors", "depth": "tensors", "files": [], "problems": [], "tensors": 1,
                                          "elements": 1, "dtypes": {}, "bytes_read": 1,
-                                         "ranks": None, "only_state": False}}).encode() + b"\n",
+                                         "ranks": None, "only_state": False,
+                                         "parts": [], "step": None}}).encode() + b"\n",
         "part": b'{"progress": ',
     }[argument]
     os.write(pipes[0], message)

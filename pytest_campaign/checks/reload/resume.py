@@ -21,7 +21,10 @@ from .training_state import INFERENCE, RESUME
 
 _DEEPSPEED, _LIGHTNING, _ACCELERATE = "DeepSpeed checkpoint", "Lightning", "accelerate state"
 # Formats that hold weights and no more, unless the names of their tensors say otherwise.
-_WEIGHTS_ALONE = frozenset({"safetensors", "sharded", "Hugging Face model", "PEFT adapter", "GGUF", "ONNX", "TorchScript"})
+_WEIGHTS_ALONE = frozenset({"safetensors", "sharded", "Hugging Face model", "PEFT adapter", "diffusers pipeline", "GGUF", "ONNX",
+                            "TorchScript"})
+# Formats that can hold an optimizer, and in which one is found by its names. Of others (TensorFlow, HDF5) nothing is said.
+_LOOKED_INTO = frozenset({"torch zip", "torch legacy", "torch distributed checkpoint", _DEEPSPEED, _LIGHTNING, _ACCELERATE})
 _OF_RESUMING = frozenset({ProblemKind.OPTIMIZER, ProblemKind.PROGRESS, ProblemKind.BEHIND, ProblemKind.NO_SCALER})
 _VALUES = frozenset({ProblemKind.NAN, ProblemKind.INFINITE})
 # The parts of a checkpoint of the Trainer: the file to name, and what happens without it.
@@ -100,11 +103,11 @@ def _without_optimizer(
     if not filled or any(reading is None or reading.depth is None or OPTIMIZER in reading.parts for reading in filled.values()):
         return
     own = {path for unit in filled for path in unit.files}
-    if any(_MAY_BE_OPTIMIZER.search(path) for path in files if path not in own):
+    formats = {unit.format for unit in filled}
+    if not formats <= _WEIGHTS_ALONE | _LOOKED_INTO or any(_MAY_BE_OPTIMIZER.search(path) for path in files if path not in own):
         return
     names = sorted({posixpath.basename(path) for path in own})
     shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
-    formats = {unit.format for unit in filled}
     first = next(iter(filled))
     if formats <= _WEIGHTS_ALONE:
         said, remedy = f"it holds weights alone ({shown})", "save the state of the optimizer beside them"
