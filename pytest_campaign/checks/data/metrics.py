@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ... import metric_facts
 from ...campaign import AbortRule, Campaign, Deliverable, Run
@@ -64,11 +64,11 @@ def applicable(campaign: Campaign, run: Run | None) -> tuple[AbortRule, ...]:
     return tuple(rule for rule in campaign.plan.abort_rules if rule.metric is not None)
 
 
-def broken(campaign: Campaign, run: Run, evidence: Evidence) -> set[str]:
-    """The ids of the abort rules that hold in the metrics which a run delivers: of those this check speaks."""
+def broken(campaign: Campaign, deliverables: Iterable[Deliverable], evidence: Evidence) -> set[str]:
+    """The ids of the abort rules that hold in the metrics among the deliverables of a run: of those this check speaks."""
     held: set[str] = set()
-    for deliverable in campaign.deliverables:
-        if deliverable.kind == "metrics" and deliverable.run == run.id:
+    for deliverable in deliverables:
+        if deliverable.kind == "metrics":
             alone = is_one_file(campaign, deliverable)
             wanted = _wanted(campaign, deliverable, alone)
             for entry in _entries(campaign, deliverable, alone):

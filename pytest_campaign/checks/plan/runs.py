@@ -35,9 +35,12 @@ def check(campaign: Campaign, manifest: Manifest, evidence: Evidence) -> Iterato
     for run in manifest.runs:
         yield from _abort(campaign, run)
         yield from _supersedes(campaign, run)
+    delivered: dict[str | None, list[Deliverable]] = {}
+    for deliverable in campaign.deliverables:
+        delivered.setdefault(deliverable.run, []).append(deliverable)
     for run in manifest.runs:
         if run.status == "completed":
-            yield from _completed(campaign, run, evidence)
+            yield from _completed(campaign, run, delivered.get(run.id, ()), evidence)
 
 
 def _undecided(campaign: Campaign, manifest: Manifest) -> Iterator[Finding]:
@@ -121,14 +124,14 @@ class _State:
         return found
 
 
-def _completed(campaign: Campaign, run: Run, evidence: Evidence) -> Iterator[Finding]:
+def _completed(campaign: Campaign, run: Run, delivered: Sequence[Deliverable], evidence: Evidence) -> Iterator[Finding]:
     """What the state beside the last checkpoint of a run says against its claim."""
-    states = list(_states(campaign, run, evidence))
+    states = list(_states(campaign, delivered, evidence))
     if not states:
         return
     last = max(state.step for state in states)
     abort_rules = metrics.applicable(campaign, run)
-    told = metrics.broken(campaign, run, evidence) if abort_rules else set()
+    told = metrics.broken(campaign, delivered, evidence) if abort_rules else set()
     for state in states:
         if state.step == last:
             ignored = list(_ignored(run, state, Wanted(rules=abort_rules, alone=False), told, evidence))
@@ -137,14 +140,13 @@ def _completed(campaign: Campaign, run: Run, evidence: Evidence) -> Iterator[Fin
             yield from _diverged(run, state, said)
 
 
-def _states(campaign: Campaign, run: Run, evidence: Evidence) -> Iterator[_State]:
-    for deliverable in campaign.deliverables:
-        if deliverable.run == run.id:
-            for path, entry in campaign.files_of(deliverable).items():
-                if entry.kind == FILE and posixpath.basename(path) == STATE and not in_tool_folder(path):
-                    content = read_object(evidence, entry)
-                    if content is not None:
-                        yield _State(deliverable, entry, content)
+def _states(campaign: Campaign, delivered: Sequence[Deliverable], evidence: Evidence) -> Iterator[_State]:
+    for deliverable in delivered:
+        for path, entry in campaign.files_of(deliverable).items():
+            if entry.kind == FILE and posixpath.basename(path) == STATE and not in_tool_folder(path):
+                content = read_object(evidence, entry)
+                if content is not None:
+                    yield _State(deliverable, entry, content)
 
 
 def _ignored(run: Run, state: _State, wanted: Wanted, told: set[str],
