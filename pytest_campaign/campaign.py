@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import enum
 import functools
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,8 @@ from . import paths
 from .file_names import is_checkpoint
 from .formats.base import Depth, Unit
 from .inventory import FILE, FOLDER, LINK, Entry, Inventory
+from .ledger import Budget, Paid
+from .schedule import Measured, Schedule
 
 ESSENTIAL = "essential"
 WEIGHTS = frozenset({"checkpoint", "adapter"})  # kinds that are reloaded whatever lies at their path
@@ -105,6 +108,16 @@ class Deliverable:
 
 
 @dataclasses.dataclass(frozen=True)
+class Abort:
+    """Why a run was stopped: in words, by which rule of the plan, at which step and when."""
+
+    reason: str
+    rule: str | None = None
+    step: int | None = None
+    at: datetime.datetime | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Run:
     """One execution with one configuration under one id, as the manifest records it."""
 
@@ -113,7 +126,9 @@ class Run:
     reason: str | None
     place: Place
     priority: str = ESSENTIAL
-    abort_reason: str | None = None
+    abort: Abort | None = None
+    started: datetime.datetime | None = None
+    finished: datetime.datetime | None = None
     supersedes: str | None = None
     repeat_of: str | None = None
     parameters: str | None = None
@@ -123,6 +138,10 @@ class Run:
     first_step: int | None = None
     resumed_from: str | None = None
     world_size: int | None = None
+
+    @property
+    def abort_reason(self) -> str | None:
+        return self.abort.reason if self.abort is not None else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +184,14 @@ class AbortRule:
 
 
 @dataclasses.dataclass(frozen=True)
+class DecisionPoint:
+    """Where it is decided how the campaign goes on: ``after`` which run or step, and what can be chosen."""
+
+    after: str | None = None
+    options: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """The plan; ``sha256`` is the digest of its bytes, ``source`` "campaign" or "reviewer" (``--campaign-plan``)."""
 
@@ -176,11 +203,47 @@ class Plan:
     file: str
     sha256: str
     abort_rules: Sequence[AbortRule] = ()
+    decision_point: DecisionPoint | None = None
+    schedule: Schedule | None = None
+    budget: Budget | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Decided:
+    """What was decided while the campaign ran."""
+
+    at: datetime.datetime
+    choice: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Rehearsal:
+    """A trial of writing and restoring a checkpoint."""
+
+    run: str | None = None
+    path: str | None = None
+    bytes: int | None = None
+    write_seconds: float | None = None
+    restore_seconds: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Actuals:
+    """What really happened, in the order of the manifest."""
+
+    steps: Sequence[Measured] = ()
+    decisions: Sequence[Decided] = ()
+    costs: Sequence[Paid] = ()
+    rehearsals: Sequence[Rehearsal] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """The manifest; ``plan_path`` and ``plan_sha256`` are what it says of the plan, ``raw`` the whole document."""
+    """The manifest; ``plan_path`` and ``plan_sha256`` are what it says of the plan, ``raw`` the whole document.
+
+    ``actuals`` is None where it says nothing of what really happened.
+    """
 
     campaign: str
     runs: Sequence[Run]
@@ -192,6 +255,7 @@ class Manifest:
     decision: Mapping[str, Any] | None
     raw: Mapping[str, Any]
     datasets: Mapping[str, Dataset] = dataclasses.field(default_factory=dict)
+    actuals: Actuals | None = None
 
     @functools.cached_property
     def named(self) -> frozenset[str]:
@@ -340,6 +404,16 @@ class Campaign:
     def planned_runs(self) -> Mapping[str, PlannedRun]:
         """The runs of the plan by their ids."""
         return {run.id: run for run in self.plan.runs} if self.plan else {}
+
+    @property
+    def unit(self) -> str | None:
+        """The kind of deliverable that the cost is divided by."""
+        return self.plan.budget.unit if self.plan is not None and self.plan.budget is not None else None
+
+    @property
+    def actuals(self) -> Actuals:
+        """What really happened, as far as the manifest says it."""
+        return (self.manifest.actuals if self.manifest is not None else None) or Actuals()
 
     def planned(self, deliverable: Deliverable) -> PlannedDeliverable | None:
         """What the plan promises under the deliverable's id."""

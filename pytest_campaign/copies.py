@@ -24,7 +24,21 @@ def find(campaign: Campaign, sample: Callable[[Entry], bytes], digest: Callable[
     like no other.
     """
     contents = {d.id: _content(campaign, d) for d in campaign.by_id.values() if not campaign.aborted(d.run)}
-    groups: list[list[str]] = [[id for id, files in contents.items() if sum(file.size for file in files) >= _SMALLEST]]
+    return _alike(contents, _SMALLEST, sample, digest)
+
+
+def of_kind(campaign: Campaign, kind: str, sample: Callable[[Entry], bytes],
+            digest: Callable[[Entry], str]) -> Mapping[str, str]:
+    """The copies among the deliverables of one kind, as `find` gives them: here whatever has the same bytes is one."""
+    contents = {d.id: _content(campaign, d) or list(campaign.files_of(d).values())
+                for d in campaign.by_id.values() if d.kind == kind and not campaign.aborted(d.run)}
+    return _alike(contents, 1, sample, digest)
+
+
+def _alike(contents: Mapping[str, Sequence[Entry]], least: int, sample: Callable[[Entry], bytes],
+           digest: Callable[[Entry], str]) -> Mapping[str, str]:
+    """The copies among what has at least so many bytes."""
+    groups: list[list[str]] = [[id for id, files in contents.items() if sum(file.size for file in files) >= least]]
     for look in (lambda file: str(file.size), lambda file: sample(file).hex(), digest):
         groups = [part for group in groups for part in _split(group, contents, look)]
     return {id: group[0] for group in groups for id in group[1:]}

@@ -7,6 +7,7 @@ twice or a reference to nothing stays usable, so that one fault does not hide wh
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import difflib
 import hashlib
 import itertools
@@ -17,9 +18,13 @@ from typing import TYPE_CHECKING, Any
 from . import paths, schema_files
 from .campaign import (
     ESSENTIAL,
+    Abort,
     AbortRule,
+    Actuals,
     Base,
     Dataset,
+    Decided,
+    DecisionPoint,
     DeclaredFile,
     Deliverable,
     DocumentFault,
@@ -28,11 +33,14 @@ from .campaign import (
     Plan,
     PlannedDeliverable,
     PlannedRun,
+    Rehearsal,
     Run,
 )
 from .formats.base import Depth
+from .ledger import Budget, Paid
 from .readers import strict_json
 from .readers.strict_json import Spot, pointer_to, shown
+from .schedule import Measured, Schedule, moment
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -387,15 +395,31 @@ def _manifest(raw: Mapping[str, Any], file: str) -> Manifest:
         todo=[(entry["pointer"], entry["why"], entry.get("command")) for entry in raw.get("todo", ())],
         plan_path=_sound(plan.get("path")), plan_sha256=plan.get("sha256"), decision=raw.get("decision"), raw=raw,
         datasets={name: _dataset(name, entry, Place(file, pointer_to(("datasets", name))))
-                  for name, entry in raw.get("datasets", {}).items()})
+                  for name, entry in raw.get("datasets", {}).items()},
+        actuals=_actuals(raw["actuals"]) if "actuals" in raw else None)
+
+
+def _actuals(raw: Mapping[str, Any]) -> Actuals:
+    return Actuals(
+        steps=[Measured.from_json(step) for step in raw.get("steps", ())],
+        decisions=[Decided(datetime.datetime.fromisoformat(entry["at"]), entry["choice"], entry["reason"])
+                   for entry in raw.get("decisions", ())],
+        costs=[Paid.from_json(cost) for cost in raw.get("costs", ())],
+        rehearsals=[Rehearsal(entry.get("run"), _sound(entry.get("path")), _whole(entry.get("bytes")),
+                              entry.get("write_seconds"), entry.get("restore_seconds")) for entry in raw.get("rehearsals", ())])
 
 
 def _run(run: Mapping[str, Any], place: Place) -> Run:
     return Run(id=run["id"], status=run["status"], reason=run.get("reason"), place=place, priority=_priority(run, None),
-               abort_reason=run.get("abort", {}).get("reason"), supersedes=run.get("supersedes"),
+               abort=_abort(run["abort"]) if "abort" in run else None, started=moment(run.get("started")),
+               finished=moment(run.get("finished")), supersedes=run.get("supersedes"),
                repeat_of=run.get("repeat_of"), parameters=_sound(run.get("parameters")), steps=_whole(run.get("steps")),
                role=run.get("role"), seed=_whole(run.get("seed")), first_step=_whole(run.get("first_step")),
                resumed_from=run.get("resumed_from"), world_size=_whole(run.get("world_size")))
+
+
+def _abort(raw: Mapping[str, Any]) -> Abort:
+    return Abort(raw["reason"], raw.get("rule"), _whole(raw.get("step")), moment(raw.get("at")))
 
 
 def _dataset(name: str, entry: Mapping[str, Any], place: Place) -> Dataset:
@@ -462,6 +486,7 @@ def _named_paths(raw: Mapping[str, Any]) -> Iterator[str | None]:
 
 
 def _plan(raw: Mapping[str, Any], data: bytes, file: str, source: str) -> Plan:
+    point = raw.get("decision_point")
     return Plan(
         campaign=raw["campaign"], question=raw["question"],
         runs=[PlannedRun(run["id"], run.get("role"), _priority(run, None), Place(file, pointer_to(("runs", at))))
@@ -473,4 +498,7 @@ def _plan(raw: Mapping[str, Any], data: bytes, file: str, source: str) -> Plan:
         source=source, file=file, sha256=hashlib.sha256(data).hexdigest(),
         abort_rules=[AbortRule(rule["id"], rule["when"], Place(file, pointer_to(("abort_rules", at))), rule.get("metric"),
                                rule.get("op"), rule.get("value"), _whole(rule.get("for_steps")) or 1)
-                     for at, rule in enumerate(raw.get("abort_rules", ()))])
+                     for at, rule in enumerate(raw.get("abort_rules", ()))],
+        decision_point=DecisionPoint(point.get("after"), point.get("options", ())) if point is not None else None,
+        schedule=Schedule.from_json(raw["schedule"]) if "schedule" in raw else None,
+        budget=Budget.from_json(raw["budget"]) if "budget" in raw else None)

@@ -77,6 +77,7 @@ class Files:
         self._results: dict[tuple[Unit, Depth], tuple[Reading | None, Death | None]] = {}
         self._statements: dict[str, Statement] = {}
         self._copies: Mapping[str, str] | None = None
+        self._unit_copies: Mapping[str, str] | None = None
         self._parameters: Mapping[str, Parameters] | None = None
         self._hasher = Hasher()
         self._tables = parquet_tables.Tables(inventory.root, runner)
@@ -148,6 +149,13 @@ class Files:
         if self._copies is None:
             self._copies = copies.find(campaign, self._sample, self.sha256)
         return self._copies
+
+    def unit_copies(self, campaign: Campaign) -> Mapping[str, str]:
+        """The same of the deliverables of the kind that the budget is divided by; none where it names no kind."""
+        if self._unit_copies is None:
+            unit = campaign.unit
+            self._unit_copies = {} if unit is None else copies.of_kind(campaign, unit, self._sample, self.sha256)
+        return self._unit_copies
 
     def _sample(self, entry: Entry) -> bytes:
         """A few kilobytes from all over a file."""
@@ -308,6 +316,8 @@ class Files:
 
     def compared(self, campaign: Campaign, check: str) -> dict[str, Any]:
         """What the record keeps of a check of the campaign that just ran: the fields of a `Result` beside its findings."""
+        if check == "plan":
+            return {"copies": self._unit_copies or {}}
         if check != "identifiers":
             return {}
         return {"copies": self._copies or {}, "parameters": parameters.varied(self._parameters or {}, campaign.control)}

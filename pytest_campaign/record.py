@@ -6,15 +6,18 @@ import dataclasses
 import enum
 import json
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
-from . import checks
-from .campaign import Campaign, Deliverable
+from . import checks, ledger, schedule
+from .campaign import Campaign, Decided, DecisionPoint, Deliverable, Rehearsal, Run
 from .checks import Pair
 from .checks.fixity.since import verdict_changed
 from .checks.manifest import ABSENT
 from .findings import Finding, Level, Outcome, outcome
 from .formats.base import Depth, FileFacts
+from .ledger import Budget, Cost
+from .schedule import Comparison, Schedule, Use
 
 REPORT_VERSION = 1
 NOT_RUN = "did not run"  # the reason of a check that was needed and was not selected, or came after the end
@@ -35,8 +38,8 @@ class Result:
     """How one check of one subject ended.
 
     ``depth``, ``format``, ``bytes_read`` and ``files`` are what a reload learned, ``copies`` (the id of each deliverable that is
-    one, with the id of the original) and ``parameters`` (by run, those in which the runs differ) what the check of the
-    identifiers learned; the other checks leave them empty. ``reason`` says why a check was skipped or did not end.
+    one, with the id of the original) and ``parameters`` (by run, those in which the runs differ) what the checks of the
+    identifiers and the plan learned; the other checks leave them empty. ``reason`` says why a check was skipped or did not end.
     """
 
     pair: Pair
@@ -99,10 +102,23 @@ class DeliverableRecord:
 
 
 @dataclasses.dataclass(frozen=True)
+class Times:
+    """The schedule beside what was measured. ``planned`` and ``measured`` are the use of each resource."""
+
+    schedule: Schedule
+    steps: Sequence[Comparison]
+    begins: Mapping[str, Fraction]
+    planned: Mapping[str, Use]
+    measured: Mapping[str, Use]
+
+
+@dataclasses.dataclass(frozen=True)
 class CampaignRecord:
     """One campaign with its verdict. ``ran`` of ``expected`` checks ended; ``partial`` when some were not selected.
 
-    ``distinct`` is how many accepted deliverables there are when repeats and copies count once.
+    ``distinct`` is how many accepted deliverables there are when repeats and copies count once. ``decision`` is what the campaign
+    answered to its question, ``decisions`` what was decided on the way; ``cost`` and ``times`` are None where nothing is said of
+    them.
     """
 
     directory: str
@@ -119,6 +135,12 @@ class CampaignRecord:
     runs: Sequence[Mapping[str, Any]]
     deliverables: Sequence[DeliverableRecord]
     distinct: int
+    decision: Mapping[str, Any] | None
+    decision_point: DecisionPoint | None
+    decisions: Sequence[Decided]
+    times: Times | None
+    cost: Cost | None
+    rehearsals: Sequence[Rehearsal]
 
     def count(self, verdict: Verdict) -> int:
         """How many deliverables have this verdict."""
@@ -185,6 +207,7 @@ def campaign_record(campaign: Campaign, results: Mapping[Pair, Result], *, parti
     if before not in (None, verdict.value) and ran == len(expected):
         said.setdefault(None, []).append(verdict_changed(str(before), verdict.value, ""))
     files = [entry for entry in campaign.inventory.entries if entry.kind == "file"]
+    same = ledger.same((d.id for d in deliverables), (pair for result in own for pair in result.copies.items()), campaign.root_of)
     return CampaignRecord(
         directory=campaign.inventory.root,
         campaign=campaign.name,
@@ -199,7 +222,13 @@ def campaign_record(campaign: Campaign, results: Mapping[Pair, Result], *, parti
         findings=said.get(None, ()),
         runs=_runs(campaign, deliverables, own),
         deliverables=deliverables,
-        distinct=_distinct(campaign, deliverables, own),
+        distinct=distinct(deliverables, same),
+        decision=campaign.manifest.decision if campaign.manifest else None,
+        decision_point=campaign.plan.decision_point if campaign.plan else None,
+        decisions=campaign.actuals.decisions,
+        times=_times(campaign),
+        cost=_cost(campaign, deliverables, same, None if ran == len(expected) else f"{ran} of {len(expected)} checks ran"),
+        rehearsals=campaign.actuals.rehearsals,
     )
 
 
@@ -256,16 +285,34 @@ def _campaign_verdict(expected: Sequence[Pair], results: Mapping[Pair, Result],
     return Verdict.ACCEPTED
 
 
-def _distinct(campaign: Campaign, deliverables: Sequence[DeliverableRecord], results: Sequence[Result]) -> int:
-    """How many accepted deliverables there are when what a repeated run delivers again, and a copy, count once."""
-    originals = {id: original for result in results for id, original in result.copies.items()}
-    roots = set()
-    for deliverable in deliverables:
-        if deliverable.verdict is Verdict.ACCEPTED:
-            id = originals.get(deliverable.id, deliverable.id)
-            run, _, own = id.rpartition("/")
-            roots.add((campaign.root_of(run), own))
-    return len(roots)
+def distinct(deliverables: Sequence[DeliverableRecord], same: Mapping[str, str], kind: str | None = None) -> int:
+    """How many accepted deliverables there are, of one kind or of all, when those that are the ``same`` count once."""
+    return len({same[deliverable.id] for deliverable in deliverables
+                if deliverable.verdict is Verdict.ACCEPTED and kind in (None, deliverable.kind)})
+
+
+def _cost(campaign: Campaign, deliverables: Sequence[DeliverableRecord], same: Mapping[str, str],
+          unchecked: str | None) -> Cost | None:
+    """What the campaign cost; None where no document names a cost."""
+    budget = campaign.plan.budget if campaign.plan is not None else None
+    account = ledger.account(budget or Budget(), campaign.actuals.costs)
+    if not account.lines:
+        return None
+    verdicts = [d.verdict for d in deliverables if d.kind == campaign.unit and d.verdict is not Verdict.ACCEPTED]
+    others = ", ".join(f"{verdicts.count(verdict)} {verdict.value}" for verdict in Verdict if verdict in verdicts)
+    return ledger.cost(account, campaign.unit, distinct(deliverables, same, campaign.unit), others or "none was delivered",
+                       unchecked)
+
+
+def _times(campaign: Campaign) -> Times | None:
+    """Schedule and measured times; None where there are neither."""
+    planned = (campaign.plan.schedule if campaign.plan is not None else None) or Schedule()
+    actual = campaign.actuals.steps
+    if not planned.steps and not actual:
+        return None
+    slots = schedule.planned(planned)
+    return Times(planned, schedule.compare(planned, actual), {slot.step: slot.begin for slot in slots}, schedule.uses(slots),
+                 schedule.uses(schedule.measured(planned, actual)))
 
 
 def _runs(campaign: Campaign, deliverables: Sequence[DeliverableRecord],
@@ -280,5 +327,12 @@ def _runs(campaign: Campaign, deliverables: Sequence[DeliverableRecord],
         counts = {verdict.value: own.count(verdict) for verdict in Verdict if verdict in own}
         found.append({
             "id": run.id, "status": run.status, "counts": counts,
-            "parameters": parameters.get(run.id), "abort": {"reason": run.abort_reason} if run.abort_reason else None})
+            "parameters": parameters.get(run.id), "abort": _abort(run)})
     return found
+
+
+def _abort(run: Run) -> Mapping[str, Any] | None:
+    if run.abort is None:
+        return None
+    at = run.abort.at.isoformat().replace("+00:00", "Z") if run.abort.at is not None else None
+    return {"rule": run.abort.rule, "reason": run.abort.reason, "step": run.abort.step, "at": at}

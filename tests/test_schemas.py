@@ -153,6 +153,8 @@ def test_whole_report_is_valid():
                    "checks": [{"check": "reload", "outcome": "failed", "seconds": 0.1, "reason": None}],
                    "files": [{"path": "m.pt", "bytes": 7, "sha256": None}]}
     campaign = {"directory": "out", "campaign": "c", "verdict": "rejected", "partial": None, "plan": None, "cost": None,
+                "schedule": None, "rehearsals": [],
+                "decision": {"outcome": None, "summary": None, "based_on": [], "point": None, "taken": []},
                 "findings": [], "checks": [],
                 "counts": {"accepted": 0, "rejected": 1, "missing": 0, "unverified": 0, "aborted": 0, "total": 1,
                            "distinct": 0},

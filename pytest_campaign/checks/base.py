@@ -54,6 +54,10 @@ class Evidence(Protocol):
         """The id of each deliverable that holds the same bytes as an earlier one, with the id of that one."""
         ...
 
+    def unit_copies(self, campaign: Campaign) -> Mapping[str, str]:
+        """The same of the deliverables of the kind that the budget is divided by; none where it names no kind."""
+        ...
+
     def parameters(self, campaign: Campaign) -> Mapping[str, Parameters]:
         """The parameters of the runs, by the id of the run; runs that name no file have none."""
     def records(self, entry: Entry, columns: Columns) -> RecordFacts:

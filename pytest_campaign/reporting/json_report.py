@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import json
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from ..findings import Finding
-from ..record import REPORT_VERSION, CampaignRecord, DeliverableRecord, Record, Result, Verdict
+from ..ledger import Cost, Line, written
+from ..record import REPORT_VERSION, CampaignRecord, DeliverableRecord, Record, Result, Times, Verdict
+from ..schedule import Comparison, is_machine
 from .base import Report
 
 
@@ -42,13 +48,78 @@ def _campaign(campaign: CampaignRecord) -> dict[str, Any]:
         "plan": {"source": campaign.plan[0], "sha256": campaign.plan[1]} if campaign.plan else None,
         "counts": {"total": len(campaign.deliverables), "distinct": campaign.distinct}
         | {verdict.value: campaign.count(verdict) for verdict in Verdict},
-        "cost": None,
+        "decision": _decision(campaign),
+        "schedule": _schedule(campaign.times),
+        "cost": _cost(campaign.cost),
+        "rehearsals": [dataclasses.asdict(rehearsal) for rehearsal in campaign.rehearsals],
         "inventory": {"files": campaign.inventory[0], "bytes": campaign.inventory[1]},
         "checks": [_check(result) for result in campaign.results],
         "findings": [_finding(finding) for finding in campaign.findings],
         "runs": [dict(run) for run in campaign.runs],
         "deliverables": [_deliverable(deliverable) for deliverable in campaign.deliverables],
     }
+
+
+def _decision(campaign: CampaignRecord) -> dict[str, Any]:
+    point, answer = campaign.decision_point, campaign.decision or {}
+    return {
+        "outcome": answer.get("outcome"), "summary": answer.get("summary"), "based_on": list(answer.get("based_on", ())),
+        "point": {"after": point.after, "options": list(point.options)} if point is not None else None,
+        "taken": [{"at": _time(taken.at), "choice": taken.choice, "reason": taken.reason} for taken in campaign.decisions],
+    }
+
+
+def _schedule(times: Times | None) -> dict[str, Any] | None:
+    if times is None:
+        return None
+    window = times.schedule.window
+    resources = [{
+        "resource": name, "planned_hours": _number(use.hours), "planned_end_hour": _number(use.end),
+        "left_hours": _number(use.left(window)) if window is not None and is_machine(name) else None,
+        "measured_hours": _number(times.measured[name].hours) if name in times.measured else None,
+    } for name, use in times.planned.items()]
+    return {"window_hours": _number(window), "tolerance_percent": _number(times.schedule.tolerance), "resources": resources,
+            "steps": [_step(step, times) for step in times.steps]}
+
+
+def _step(step: Comparison, times: Times) -> dict[str, Any]:
+    started = [part.started for part in step.parts if part.started is not None]
+    finished = [part.finished for part in step.parts if part.finished is not None]
+    return {
+        "id": step.id, "resource": step.step.resource if step.step is not None else None,
+        "planned_hours": _number(step.step.hours) if step.step is not None else None,
+        "planned_start_hour": _number(times.begins.get(step.id)),
+        "started": _time(min(started)) if started else None, "finished": _time(max(finished)) if finished else None,
+        "measured_hours": _number(step.hours), "deviation_percent": _number(step.percent), "explanation": step.explanation,
+    }
+
+
+def _cost(cost: Cost | None) -> dict[str, Any] | None:
+    if cost is None:
+        return None
+    return {
+        "currency": cost.account.currency, "packages": [_line(line, "order") for line in cost.account.packages],
+        "other": [_line(line) for line in cost.account.other], "planned": written(cost.account.planned),
+        "total": _money(cost.account.total), "unit": cost.unit, "accepted": cost.units, "per_unit": _money(cost.per_unit),
+        "reason": cost.reason,
+    }
+
+
+def _line(line: Line, *more: str) -> dict[str, Any]:
+    amounts = {"planned": _money(line.planned), "actual": _money(line.actual), "amount": _money(line.amount)}
+    return {"name": line.name, **amounts, **{name: getattr(line, name) for name in more}}
+
+
+def _money(amount: Decimal | None) -> str | None:
+    return None if amount is None else written(amount)
+
+
+def _number(value: Fraction | None) -> float | None:
+    return None if value is None else float(round(value, 6))
+
+
+def _time(value: datetime.datetime) -> str:
+    return value.isoformat().replace("+00:00", "Z")
 
 
 def _deliverable(deliverable: DeliverableRecord) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from ..findings import Finding, Level, Outcome
 from ..record import NOT_RUN, CampaignRecord, DeliverableRecord, Record, Verdict
 from ..text import number, shown, size
+from . import account_lines
 
 _MOST_ACCEPTED = 20  # lines of accepted deliverables; more only with -v
 _MOST_FINDINGS = 5  # of one subject; all of them stand in the failure above and in the report
@@ -30,6 +31,8 @@ def show(record: Record, reporter: pytest.TerminalReporter, cwd: Path) -> None:
         if verbose >= 0 or campaign.verdict is not Verdict.ACCEPTED:
             for text, colours in _body(campaign, verbose):
                 reporter.write_line(text, **colours)
+            for text in account_lines.lines(campaign) if not campaign.partial else ():
+                reporter.write_line(text)
         good = campaign.verdict is Verdict.ACCEPTED and not campaign.partial
         reporter.write_line(summary(campaign, cwd, complete=record.complete), bold=True,
                             **({"green": True} if good else {"yellow": True} if campaign.partial else {"red": True}))

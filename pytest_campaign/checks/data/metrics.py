@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ... import metric_facts
-from ...campaign import Campaign, Deliverable, Run
+from ...campaign import AbortRule, Campaign, Deliverable, Run
 from ...findings import Finding, Level
 from ...inventory import Entry
 from ...metric_facts import MetricFacts, Wanted
@@ -28,9 +29,7 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
     """Findings about metrics."""
     alone = is_one_file(campaign, deliverable)
     run = campaign.runs.get(deliverable.run or "")
-    abort_rules = tuple(rule for rule in (campaign.plan.abort_rules if campaign.plan is not None else ())
-                        if rule.metric is not None and run is not None and run.status == "completed")
-    wanted = Wanted(frozenset(deliverable.nullable), abort_rules, alone)
+    wanted = _wanted(campaign, deliverable, alone)
     entries = _entries(campaign, deliverable, alone)
     numbers = 0
     for entry in entries:
@@ -56,6 +55,32 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
                                       expected="at least one number", remedy="run the evaluation again and look at its output")
     if not entries:
         yield from _not_read(campaign, deliverable)
+
+
+def applicable(campaign: Campaign, run: Run | None) -> tuple[AbortRule, ...]:
+    """The abort rules of the plan that can be applied to numbers of a run: it claims that none of them held."""
+    if campaign.plan is None or run is None or run.status != "completed":
+        return ()
+    return tuple(rule for rule in campaign.plan.abort_rules if rule.metric is not None)
+
+
+def broken(campaign: Campaign, deliverables: Iterable[Deliverable], evidence: Evidence) -> set[str]:
+    """The ids of the abort rules that hold in the metrics among the deliverables of a run: of those this check speaks."""
+    held: set[str] = set()
+    for deliverable in deliverables:
+        if deliverable.kind == "metrics":
+            alone = is_one_file(campaign, deliverable)
+            wanted = _wanted(campaign, deliverable, alone)
+            for entry in _entries(campaign, deliverable, alone):
+                if suffix(entry.path) not in parameters.SETTINGS:
+                    with contextlib.suppress(OSError):
+                        held.update(rule.id for rule, *_ in evidence.metrics(entry, wanted).forbidden)
+    return held
+
+
+def _wanted(campaign: Campaign, deliverable: Deliverable, alone: bool) -> Wanted:
+    run = campaign.runs.get(deliverable.run or "")
+    return Wanted(frozenset(deliverable.nullable), applicable(campaign, run), alone)
 
 
 def _entries(campaign: Campaign, deliverable: Deliverable, alone: bool) -> Sequence[Entry]:
@@ -123,13 +148,18 @@ def _history(path: str, facts: MetricFacts, run: Run | None) -> Iterator[Finding
             f"several values at one step: {shown(places.first[0][1], 100)}{_next(places)}", **at(places.first[0][0], path),
             observed="several values", expected="one value", remedy="log from one process, or add a column that tells them apart")
     for rule, where, text in facts.forbidden:
-        times = f" in {rule.for_steps} records in a row" if rule.for_steps > 1 else ""
-        limit = "not finite" if rule.op == "not_finite" else f"{rule.op} {rule.value:g}"
-        yield rules.FORBIDDEN.finding(
-            f"{shown(rule.metric or '', 60)} is {text}: by rule {rule.id} of the plan a run is aborted when it is {limit}{times}"
-            ", and this one claims to be completed", **at(where, path), observed=text, expected=f"not {limit}{times}",
-            remedy=f"record the run as aborted by {rule.id}")
+        message, limit = in_words(rule, text)
+        yield rules.FORBIDDEN.finding(message, **at(where, path), observed=text, expected=f"not {limit}",
+                                      remedy=f"record the run as aborted by {rule.id}")
     yield from _extent(path, facts, run)
+
+
+def in_words(rule: AbortRule, value: str) -> tuple[str, str]:
+    """What it means that an abort rule holds for a run that claims to be completed, and the limit of the rule."""
+    limit = "not finite" if rule.op == "not_finite" else f"{rule.op} {rule.value:g}"
+    limit += f" in {rule.for_steps} records in a row" if rule.for_steps > 1 else ""
+    return (f"{shown(rule.metric or '', 60)} is {value}: by rule {rule.id} of the plan a run is aborted when it is {limit}, and "
+            "this one claims to be completed"), limit
 
 
 def _extent(path: str, facts: MetricFacts, run: Run | None) -> Iterator[Finding]:

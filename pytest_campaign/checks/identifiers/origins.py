@@ -82,7 +82,7 @@ def _states(campaign: Campaign, evidence: Evidence) -> Iterator[_State]:
         if entry.kind == FILE and posixpath.basename(entry.path) == STATE and not in_tool_folder(entry.path):
             owner = innermost(campaign, entry.path)
             run = campaign.runs.get(owner.run or "") if owner is not None else _run_around(campaign, entry.path)
-            content = _object(evidence, entry)
+            content = read_object(evidence, entry)
             if run is not None and content is not None and not campaign.aborted(run.id):
                 yield _State(entry.path, run, owner, content)
 
@@ -102,7 +102,7 @@ def _run_around(campaign: Campaign, path: str) -> Run | None:
     return campaign.runs.get(runs.pop() or "") if len(runs) == 1 else None
 
 
-def _object(evidence: Evidence, entry: Entry) -> Mapping[str, Any] | None:
+def read_object(evidence: Evidence, entry: Entry) -> Mapping[str, Any] | None:
     """The object in a framework's own JSON file, read as Python reads it; None when it is no such file."""
     if entry.size > _MOST_BYTES:
         return None
@@ -151,7 +151,7 @@ def _configurations(campaign: Campaign, evidence: Evidence, siblings: Sequence[_
         found = []
         for state in siblings:
             entry = campaign.inventory.resolve(paths.join(state.folder, name))
-            config = _object(evidence, entry) if entry is not None and entry.kind == FILE else None
+            config = read_object(evidence, entry) if entry is not None and entry.kind == FILE else None
             if config is not None:
                 found.append((state, {setting: _comparable(config.get(setting)) for setting in settings}))
         for (first, wanted), (state, config) in itertools.pairwise(found):
@@ -180,7 +180,7 @@ def _names(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
         if run is None or deliverable.kind not in _OF_ONE_RUN or entry is None or entry.kind != FILE \
                 or not entry.path.endswith(".json") or campaign.aborted(run.id):
             continue
-        content = _object(evidence, entry) or {}
+        content = read_object(evidence, entry) or {}
         for field in _RUN_FIELDS:
             name = content.get(field)
             if isinstance(name, str) and name != run.id and name in campaign.runs and name not in _relatives(campaign, run):
