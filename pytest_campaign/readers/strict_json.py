@@ -184,7 +184,8 @@ def _text(data: bytes, most_bytes: int) -> str:
         raise NotStrict([Fault("encoding", "the text begins with a byte order mark, which JSON does not allow", 1, 1, "",
                                observed="EF BB BF", expected="UTF-8 without a byte order mark")])
     if data and not data.strip(b"\0"):
-        raise NotStrict([Fault("syntax", "NUL bytes and nothing else", 1, 1, "", observed=f"{len(data):,} NUL bytes", expected="text")])
+        raise NotStrict([Fault("syntax", "NUL bytes and nothing else", 1, 1, "", observed=f"{len(data):,} NUL bytes",
+                               expected="text")])
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in data[:4]:
         raise NotStrict([Fault("encoding", "the text is UTF-16 or UTF-32, or no text at all", 1, 1, "",
                                observed=data[:4].hex(" ").upper(), expected="UTF-8")])
