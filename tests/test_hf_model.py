@@ -281,6 +281,58 @@ def test_the_places_of_a_unigram_vocabulary_are_its_ids(tmp_path: Path) -> None:
         assert kinds(found(tmp_path)) == expected
 
 
+LISTS: dict[str, Callable[[int], dict[str, str]]] = {  # files of tokenizers with so many ids
+    "one word a line": lambda count: {"vocab.txt": "".join(f"w{number}\n" for number in range(count))},
+    "one word a line of Windows": lambda count: {"vocab.txt": "\r\n".join(f"w{number}" for number in range(count)) + "\r\n\r\n"},
+    "numbered words": lambda count: {
+        "vocab.json": json.dumps({f"w{number}": number for number in range(count)}), "merges.txt": "#version: 0.2\n"},
+    "added words": lambda count: {"vocab.txt": "a\nb\n", "tokenizer_config.json": json.dumps(
+        {"tokenizer_class": "BertTokenizer", "added_tokens_decoder": {str(count - 1): {"content": "<z>"}, "0": {"content": "a"}}},
+    )},
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_the_ids_of_tokenizers_of_other_files(tmp_path: Path, name: str) -> None:
+    hugging_face.model(tmp_path)
+    for count, expected in ((hugging_face.ROWS, []), (hugging_face.ROWS + 1, [ProblemKind.VOCABULARY])):
+        for file, text in LISTS[name](count).items():
+            (tmp_path / file).write_bytes(text.encode())
+        assert [problem.kind for problem in found(tmp_path).problems] == expected
+
+
+def test_a_tokenizer_that_only_reads_what_the_model_says(tmp_path: Path) -> None:
+    """Tokens of CTC are those of the output layer; the ends of a sentence, which the library adds, it need not have."""
+    hugging_face.model(tmp_path)
+    added = {str(hugging_face.ROWS + number): {"content": token} for number, token in enumerate(("<s>", "</s>"))}
+    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1}')
+    for kind, expected in (("Wav2Vec2CTCTokenizer", []), ("BertTokenizer", [ProblemKind.VOCABULARY])):
+        settings = {"tokenizer_class": kind, "added_tokens_decoder": added}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+        assert [problem.kind for problem in found(tmp_path).problems] == expected
+
+
+@pytest.mark.parametrize(("kind", "sound"), [
+    ("GPT2Tokenizer", False), ("RobertaTokenizerFast", False), ("Wav2Vec2CTCTokenizer", True)])
+def test_a_vocabulary_without_its_merges(tmp_path: Path, kind: str, sound: bool) -> None:
+    hugging_face.model(tmp_path)
+    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1}')
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind}))
+    expected = [] if sound else [(ProblemKind.NO_VOCABULARY, "merges.txt")]
+    assert [(problem.kind, problem.path) for problem in found(tmp_path).problems] == expected
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
+    assert found(tmp_path).problems == []
+
+
+@pytest.mark.parametrize("name", ["preprocessor_config.json", "processor_config.json", "chat_template.json"])
+def test_a_processor_that_was_cut(tmp_path: Path, name: str) -> None:
+    hugging_face.model(tmp_path)
+    (tmp_path / name).write_text('{"do_resize": true, "size": null}')
+    assert found(tmp_path).problems == []
+    (tmp_path / name).write_text('{"do_resize": tr')
+    assert [(problem.kind, problem.path) for problem in found(tmp_path).problems] == [(ProblemKind.CONFIGURATION, name)]
+
+
 @pytest.mark.parametrize("name", ["vocab.txt", "tokenizer.model", "spiece.model", "qwen.tiktoken", "source.spm", "vocab.json"])
 def test_other_vocabularies(tmp_path: Path, name: str) -> None:
     (hugging_face.tokenizer(hugging_face.model(tmp_path)) / "tokenizer.json").unlink()

@@ -153,6 +153,16 @@ class Documents:
             return None
         return value
 
+    def lines(self, name: str, limit: int) -> Sequence[str]:
+        """The lines of a text file of the folder without the blank ones at its end; none where it is absent or too large."""
+        path = paths.join(self._unit.path, name)
+        if path not in self._unit.files or not self._source.exists(path) or (size := self._source.size(path)) > limit:
+            return ()
+        with self._source.open(path) as file:
+            data = exactly(file, 0, size)
+        self.pass_over(path)
+        return data.decode("utf-8", "replace").rstrip("\r\n").split("\n") if data.strip() else ()
+
     def pass_over(self, path: str) -> None:
         """Count a file as done, with its digest if that is asked for."""
         size = self._source.size(path)

@@ -2,7 +2,8 @@
 
 Every id that it can give needs a row of the embedding; more rows than ids are usual (they are padded). The ids are those of
 ``model.vocab`` (an object, or for Unigram a list whose places are the ids) and ``added_tokens`` of ``tokenizer.json``
-(tokenizers 0.22).
+(tokenizers 0.22), of the ``vocab.json`` or ``vocab.txt`` (one token a line) of the tokenizers before it, and of the tokens that
+were added to those.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from .model_files import TOKENIZER, TOKENIZER_CONFIG, Documents, is_vocabulary, 
 
 _EMBEDDING = re.compile(r"(^|\.)(embed_tokens|wte|word_embeddings|tok_embeddings|embed_in|shared|embeddings)\.weight")
 # Tokenizers that work on characters or bytes and have no file of a vocabulary (transformers 5.24).
+_LONGEST_LIST = 1 << 26  # bytes of a vocab.txt whose lines are counted
+# Tokenizers whose vocab.json needs the merges beside it; without them some versions split every word into letters.
+_WITH_MERGES = re.compile(
+    r"(Bart|Blenderbot|CLIP|CodeGen|CTRL|Deberta|GPT2|LED|Longformer|OpenAIGPT|Qwen2|Roberta|Whisper)Tokenizer(Fast)?")
 _WITHOUT_FILE = re.compile(r"(ByT5|Canine|Perceiver)Tokenizer(Fast)?")
 
 
@@ -26,8 +31,12 @@ def check(unit: Unit, documents: Documents, rows: int | None) -> Iterator[Proble
     documents.object("special_tokens_map.json")
     added = documents.content("added_tokens.json")
     tokenizer = documents.object(TOKENIZER)
+    plain, lines = documents.content("vocab.json"), documents.lines("vocab.txt", _LONGEST_LIST)
     vocabulary = [path for path in unit.files if is_vocabulary(path.rpartition("/")[2])]
     as_it_is = [path for path in unit.files if taken_as_it_is(path.rpartition("/")[2])]
+    for path in as_it_is:
+        if path.endswith(".json"):
+            documents.object(path.rpartition("/")[2])
     for path in (*vocabulary, *as_it_is):
         if path not in {fact.path for fact in documents.facts}:
             documents.pass_over(path)
@@ -35,10 +44,20 @@ def check(unit: Unit, documents: Documents, rows: int | None) -> Iterator[Proble
         yield Problem(ProblemKind.NO_VOCABULARY, paths.join(unit.path, TOKENIZER),
                       f"{TOKENIZER_CONFIG} and no vocabulary: the tokenizer cannot be loaded",
                       f"{TOKENIZER}, or the files of a vocabulary")
-    for name, ids in ((TOKENIZER, _ids(tokenizer)), ("added_tokens.json", _numbers(added))):
+    kind = str((settings or {}).get("tokenizer_class"))
+    if plain is not None and tokenizer is None and _WITH_MERGES.fullmatch(kind) and not any(
+            path.endswith("/merges.txt") or path == "merges.txt" for path in unit.files):
+        yield Problem(ProblemKind.NO_VOCABULARY, paths.join(unit.path, "merges.txt"),
+                      f"a vocab.json without the merges.txt that a {kind} needs", "merges.txt, or tokenizer.json")
+    if "CTC" in kind:
+        return  # it only reads what the output layer says
+    for name, ids in (
+        (TOKENIZER, _ids(tokenizer)), ("added_tokens.json", _numbers(added)), (TOKENIZER_CONFIG, _decoded(settings)),
+        ("vocab.json", _numbers(plain)), ("vocab.txt", [(len(lines) - 1, lines[-1])] if lines else []),
+    ):
         highest = max(ids, key=lambda pair: pair[0], default=None)
         if rows is not None and highest is not None and highest[0] >= rows:
-            beyond = sum(number >= rows for number, _ in ids)
+            beyond = max(sum(number >= rows for number, _ in ids), len(lines) - rows if name == "vocab.txt" else 0)
             yield Problem(ProblemKind.VOCABULARY, paths.join(unit.path, name),
                           f"the token {highest[1][:60]!r} has the id {highest[0]:,}, the embedding has {rows:,} rows",
                           f"ids below {rows:,}", count=beyond)
@@ -62,6 +81,13 @@ def _ids(tokenizer: Mapping[str, Any] | None) -> list[tuple[int, str]]:
         if isinstance(token, dict) and type(token.get("id")) is int:
             found.append((token["id"], str(token.get("content"))))
     return found
+
+
+def _decoded(settings: Mapping[str, Any] | None) -> list[tuple[int, str]]:
+    """The tokens that were added, as the settings of a tokenizer list them: by their ids."""
+    listed = (settings or {}).get("added_tokens_decoder")
+    return [(int(number), str(token.get("content")) if isinstance(token, dict) else str(token))
+            for number, token in (listed.items() if isinstance(listed, dict) else ()) if re.fullmatch(r"[0-9]{1,12}", number)]
 
 
 def _numbers(vocabulary: object) -> list[tuple[int, str]]:
