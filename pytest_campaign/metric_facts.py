@@ -10,26 +10,31 @@ import math
 import operator
 import re
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import record_facts
 from .campaign import AbortRule
 from .key_sums import SHOWN
-from .readers import event_files, json_lines, whole_json
+from .readers import event_files, ini_text, json_lines, whole_json, yaml_text
 from .readers.event_files import Scalar
 from .readers.rows import Header, Item, Row, Where
 from .readers.strict_json import Fault, pointer_to
 from .record_facts import Open, Places
 
 DEEPEST = 64
+SETTINGS = frozenset({"yaml", "yml", "toml", "ini", "cfg", "conf"})  # suffixes of what is commonly read as settings
 MOST_SERIES = 100_000
 _MOST_LAYOUTS = 10_000
 _MOST_LABELS = 64  # different texts in one field; with more it is no name of a series (a time, a message)
 _MOST_STEPS = 1000
+_MOST_KINDS = 1000  # of records, by the names that have a number
 _MOST_HEADS = 20  # records in which a history has its first step
 _STEPS = ("step", "global_step", "trainer/global_step", "_step", "steps", "iteration", "iter", "iters", "train_step", "update",
           "num_updates")
+# Counters of a whole run, whatever group of a logger they stand in (`train/global_step`, `time/total_timesteps`).
+_GLOBAL_STEPS = ("global_step", "total_timesteps", "num_timesteps", "timesteps_total", "training_iteration")
 _BATCHES = ("batch", "batch_idx")  # steps beside an epoch; elsewhere the size of a batch
 _EPOCHS = ("epoch", "epochs", "epoch_num", "current_epoch")
 _PARTS = frozenset({  # their numbers tell series apart
@@ -46,7 +51,14 @@ _SETTINGS = re.compile(
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne}
 _SOFT = re.compile(r"(?:.*[/_.])?grad_?norm\w*", re.I)  # infinite in steps that a loss scaler skips
-_LIMITS = re.compile(r"limit|(?:max|num)_(?:eval_|predict_|test_)?samples|limit_(?:test|val|eval)_batches|fast_dev_run")
+_QUALIFIED = re.compile(  # a number with its sign of percent or its deviation
+    r"\s*([-+]?[0-9]{1,20}(?:\.[0-9]{0,20})?)\s*(?:%|(?:±|\+/-|\+-)\s*[0-9.]{1,20}\s*%?|\(±?[0-9.]{1,20}\))\s*")
+# Switches and modes by which a program was only tried out.
+_TRIAL = re.compile(r"(?:is_)?smoke(?:_?(?:test|run|eval|evaluation|only|mode))?|(?:is_)?dry_?run|fast_dev_run", re.I)
+_MODES = re.compile(r"mode|kind|type|stage|profile|preset|purpose|evaluation|(?:run|eval)_(?:mode|kind|type)", re.I)
+_TRIAL_MODE = re.compile(r"smoke(?:[ _-]?(?:test|run|eval|evaluation))?|dry[ _-]?run", re.I)
+_LIMITS_OF_ROWS = re.compile(r"limit|(?:max|num)_(?:eval|predict|test)_samples|limit_(?:test|val|eval)_batches")
+_LIMITS = re.compile(r"limit|(?:max|num)_(?:eval_|predict_|test_)?samples|limit_(?:test|val|eval)_batches")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +128,10 @@ def gather(path: str, size: int, opened: Open, wanted: Wanted) -> MetricFacts:
         with opened() as stream:
             for item in event_files.scalars(stream):
                 gathering.scalar(item)
-    elif record_facts.suffix(path) != "json":
+    elif (kind := record_facts.suffix(path)) in SETTINGS:
+        gathering.facts.rows = 1
+        gathering.values(_of_settings(kind, opened, size))
+    elif kind != "json":
         for record in record_facts.read(path, size, opened, record_facts.Columns()):
             gathering.item(record)
     elif record_facts.holds_lines(opened):
@@ -135,6 +150,28 @@ def of_table(path: str, items: Iterator[Item], wanted: Wanted) -> MetricFacts:
     for item in items:
         gathering.item(item)
     return gathering.done()
+
+
+def _of_settings(kind: str, opened: Open, size: int) -> Sequence[tuple[tuple[str, ...], Any, int | None]]:
+    """Every value of a YAML, TOML or INI file with its keys and its line; nothing of a file that is none."""
+    with opened() as stream:
+        data = record_facts.whole(stream, min(size, yaml_text.MOST_BYTES + 1))
+    try:
+        if kind == "toml":
+            return [(keys, value, None) for keys, value in leaves(tomllib.loads(data.decode("utf-8-sig")))]
+        fields = list(yaml_text.fields(data) if kind in ("yaml", "yml") else ini_text.fields(data))
+    except (ValueError, RecursionError):
+        return []
+    return [(field.keys, field.value if field.quoted else _plain(field.value), field.line) for field in fields]
+
+
+def _plain(text: str) -> Any:
+    """What a word without quotes means in YAML, as far as it matters for metrics."""
+    if text in ("", "~", "null", "Null", "NULL"):
+        return None
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return re.sub(r"^([-+]?)\.(inf|nan)$", r"\1\2", text, flags=re.I)
 
 
 def _lines(gathering: _Gathering, opened: Open) -> None:
@@ -192,11 +229,12 @@ def _of_columns(value: Any) -> bool:
 
 
 class _Layout(NamedTuple):
-    """What the fields of a record are: the step, the epoch, and the names of the others."""
+    """What the fields of a record are: the step, the epoch, the names of the others, and those by which it may be limited."""
 
     step: str | None
     epoch: str | None
     others: tuple[str, ...]
+    limits: tuple[str, ...]
 
 
 @functools.lru_cache(_MOST_LAYOUTS)
@@ -205,8 +243,13 @@ def _layout(names: tuple[str, ...]) -> _Layout:
     epoch = next((lower[name] for name in _EPOCHS if name in lower), None)
     steps = _STEPS if epoch is None else _STEPS + _BATCHES
     step = next((lower[name] for name in steps if name in lower), None)
-    return _Layout(step, epoch, tuple(name for name in names if name not in (step, epoch) and name.lower() not in _NOT_METRICS
-                                      and name.lower() not in _STEPS))
+    if step is None:
+        last = {name.rpartition("/")[2]: lower[name] for name in reversed(lower)}
+        step = next((last[name] for name in _GLOBAL_STEPS if name in last), None)
+    others = tuple(name for name in names
+                   if name not in (step, epoch) and name.lower() not in _NOT_METRICS and name.lower() not in _STEPS)
+    limits = tuple(name for name in others if any(kind.fullmatch(name) for kind in (_TRIAL, _MODES, _LIMITS_OF_ROWS)))
+    return _Layout(step, epoch, others, limits)
 
 
 class _Cells:
@@ -215,6 +258,39 @@ class _Cells:
     def __init__(self) -> None:
         self.numbers = self.texts = 0
         self.empty, self.not_finite = Places(), Places()
+
+
+class _Gaps:
+    """Where the records of a history have no value: by the name and by the kind of the record, which is the names that it has."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[str, ...], int] = {}
+        self._empty: dict[str, dict[tuple[str, ...], Places]] = {}
+        self._again: set[str] = set()  # names that have a value after one was missing
+
+    def see(self, names: tuple[str, ...], empty: Sequence[str], where: Where) -> None:
+        """The next record: the names of its numbers, and those of what is null."""
+        if names not in self._kinds and len(self._kinds) == _MOST_KINDS:
+            names = ()
+        self._kinds[names] = self._kinds.get(names, 0) + 1
+        for name in empty:
+            self._empty.setdefault(name, {}).setdefault(names, Places()).add(where, name)
+        if self._empty:
+            self._again.update(name for name in names if name in self._empty)
+
+    def lost(self) -> Iterator[Places]:
+        """The places where a value is missing, without those where none belongs.
+
+        None belongs into a record of another kind: one with a metric that the records with this value never have. And none is
+        missing of what is written now and then only: most records are without it, and it comes again.
+        """
+        for name, places in self._empty.items():
+            having = [kind for kind in self._kinds if name in kind]
+            together = {other for kind in having for other in kind}
+            left = [at for kind, at in places.items() if not having or together.issuperset(kind)]
+            now_and_then = name in self._again and sum(at.count for at in left) >= sum(self._kinds[kind] for kind in having)
+            if not now_and_then:
+                yield from left
 
 
 class _Gathering:
@@ -229,6 +305,7 @@ class _Gathering:
         self._labels: dict[str, set[str] | None] = {}  # the texts in a field; None when they are too many
         self._last: dict[tuple[object, ...], tuple[float | None, float | None, Any]] = {}  # of each series: step, epoch, value
         self._constants: dict[str, tuple[float, int]] = {}  # fields that kept their value since the history began, and how often
+        self._gaps = _Gaps()
         self._streaks: dict[tuple[object, ...], int] = {}
         self._told: set[str] = set()
 
@@ -239,6 +316,9 @@ class _Gathering:
 
     def done(self) -> MetricFacts:
         """The facts, when everything was seen."""
+        for places in self._gaps.lost():
+            self._merge(self.facts.null, places)
+        self.facts.null.first.sort(key=lambda place: place[0].line or 0)
         for name, cells in self._columns.items():
             if name in self._wanted.nullable:
                 continue
@@ -260,11 +340,19 @@ class _Gathering:
     def tree(self, value: Any) -> None:
         """The numbers of a document, wherever they stand."""
         if isinstance(value, dict):
-            self._limits(value)
+            self._limits((keys, item, Where(self._path, None, pointer_to(keys))) for keys, item in leaves(value))
+            self._samples(value)
             if isinstance(value.get("results"), dict) and ("config" in value or "configs" in value or "config_general" in value):
                 value = {name: value[name] for name in ("results", "groups") if name in value}  # an evaluation harness
         for keys, item in leaves(value):
             self._leaf(keys, item, Where(self._path, None, pointer_to(keys)))
+
+    def values(self, found: Sequence[tuple[tuple[str, ...], Any, int | None]]) -> None:
+        """The values of a file of another kind, each with its keys and its line."""
+        placed = [(keys, value, Where(self._path, line, pointer_to(keys))) for keys, value, line in found if keys]
+        self._limits(placed)
+        for keys, value, where in placed:
+            self._leaf(keys, value, where)
 
     def _leaf(self, keys: tuple[str, ...], value: Any, where: Where) -> None:
         name = next((key for key in reversed(keys) if not key.isdigit()), "")
@@ -281,15 +369,18 @@ class _Gathering:
         self.facts.numbers += 1
         if not math.isfinite(number) and not self.lenient and not any(_SETTINGS.fullmatch(key) for key in keys[:-1]):
             self.facts.not_finite.add(where, f"{name} is {value}")
-        self._rules((name,), ("", name), number, where)
+        named = [key for key in keys if not key.isdigit()]
+        self._rules((name, "/".join(named), ".".join(named)), ("", *named), number, where)
 
-    def _limits(self, document: Mapping[str, Any]) -> None:
+    def _limits(self, values: Iterable[tuple[tuple[str, ...], Any, Where]]) -> None:
         """What says that only a part of the data was evaluated."""
-        for keys, value in leaves(document):
-            where = Where(self._path, None, pointer_to(keys))
+        for keys, value, where in values:
             of_settings = any(_SETTINGS.fullmatch(key) for key in keys[:-1]) or (len(keys) == 1 and keys[-1] != "num_samples")
-            if of_settings and _LIMITS.fullmatch(keys[-1]) and _limits(keys[-1], value):
+            if of_settings and _limits(keys[-1], value):
                 self.facts.limited.add(where, f"{keys[-1]} is {value}")
+
+    def _samples(self, document: Mapping[str, Any]) -> None:
+        """The numbers of samples that an evaluation harness says: those there are, and those it looked at."""
         samples = document.get("n-samples")
         for task, counts in samples.items() if isinstance(samples, dict) else ():
             match counts:
@@ -337,8 +428,14 @@ class _Gathering:
         if layout.step is not None and step is not None and math.isfinite(step):
             self._see_step(layout.step, step, where)
         table = self.facts.names is not None
+        for name in layout.limits:
+            setting = _number(record[name]) if table and _number(record[name]) is not None else record[name]
+            if _limits(name, setting, _LIMITS_OF_ROWS):
+                self.facts.limited.add(where, f"{name} is {record[name]}")
         values: list[tuple[str, float]] = []
         labels: list[object] = []
+        empty: list[str] = []
+        in_history = step is not None or epoch is not None
         for name in layout.others:
             value = record[name]
             if table and isinstance(value, str) and name in self._columns:
@@ -355,13 +452,18 @@ class _Gathering:
                 labels.append(self._label(name, str(value)))
             elif number is not None:
                 values.append((name, number))
-            if not table and (self._wanted.alone or step is not None or epoch is not None):
-                self._leaf_of_record(name, value, number, where)
+            if not table and (self._wanted.alone or in_history):
+                if value is None and in_history and name not in self._wanted.nullable and not _SETTINGS.fullmatch(name):
+                    empty.append(name)
+                else:
+                    self._leaf_of_record(name, value, number, where)
         self.facts.numbers += len(values)
+        if not table and in_history:
+            self._gaps.see(tuple(name for name, _ in values), empty, where)
         if self._is_another_run(values):
             self._last.clear()
         for name, number in values:
-            if step is not None or epoch is not None:
+            if in_history:
                 self._series((name, *labels), step, epoch, number, where)
             self._rules((name, *(label for label in labels if isinstance(label, str))), (name, *labels), number, where)
 
@@ -476,7 +578,7 @@ def leaves(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 
 def _number(value: Any) -> float | None:
-    """The number that a value is or that its text says; None for all others, and for texts such as ``1_000``."""
+    """The number that a value is or that its text says (``91.2%``, ``0.91 ± 0.02``); None for all others, and for ``1_000``."""
     if type(value) in (int, float):
         try:
             return float(value)
@@ -486,14 +588,20 @@ def _number(value: Any) -> float | None:
         try:
             return float(value)
         except ValueError:
-            return None
+            qualified = _QUALIFIED.fullmatch(value)
+            return float(qualified[1]) if qualified is not None else None
     return None
 
 
-def _limits(name: str, value: Any) -> bool:
+def _limits(name: str, value: Any, limits: re.Pattern[str] = _LIMITS) -> bool:
     """Whether a setting limits an evaluation: a number of samples, a share below all, a switch that is on."""
-    if name == "fast_dev_run" or isinstance(value, bool):
-        return name == "fast_dev_run" and value not in (False, 0, None)
+    if _TRIAL.fullmatch(name):
+        counted = name == "fast_dev_run" and type(value) in (int, float) and value > 0  # "smoke" may be a class with a score
+        return value is True or counted or (isinstance(value, str) and value.lower() in ("true", "yes"))
+    if isinstance(value, str):
+        return _MODES.fullmatch(name) is not None and _TRIAL_MODE.fullmatch(value) is not None
+    if isinstance(value, bool) or not limits.fullmatch(name):
+        return False
     if name.endswith("_batches"):
         return (isinstance(value, (int, float)) and value not in (1.0, -1)) or (isinstance(value, float) and value < 1.0)
     return isinstance(value, (int, float)) and value > 0

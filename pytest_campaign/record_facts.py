@@ -14,6 +14,7 @@ from .readers.rows import BOM, Header, Item, Row, Where
 from .readers.strict_json import Fault, NotStrict
 
 LARGEST_DOCUMENT = 64 << 20  # bytes of a JSON document, which is not read line by line
+MOST_FILES = 1_000_000  # of which the names are kept
 _LINES = ("jsonl", "ndjson", "jsonlines")
 _TABLES = ("csv", "tsv", "tab")
 PARQUET = "parquet"  # tables that are read in the fresh process, see `parquet_tables`
@@ -78,6 +79,9 @@ class RecordFacts:
     not_finite: Places = dataclasses.field(default_factory=Places)
     truncated: Places = dataclasses.field(default_factory=Places)
     lost_files: Places = dataclasses.field(default_factory=Places)
+    without_file: Places = dataclasses.field(default_factory=Places)  # an empty text where the name of a file should stand
+    files: set[str] = dataclasses.field(default_factory=set)  # of the campaign that records name, as they name them
+    seen: set[str] = dataclasses.field(default_factory=set)  # those of the fields that may be left out which some record has
     filled: int = 0
     texts: int = 0
 
@@ -252,12 +256,20 @@ def gather(path: str, items: Iterator[Item], columns: Columns, hasher: Hasher,
                 facts.no_value.add(Where(path, line, pointer))
             else:
                 _value(facts, record[value], Where(path, line, pointer))
-            if columns.truncated is not None and _true(record.get(columns.truncated)):
-                facts.truncated.add(Where(path, line, pointer))
+            if columns.truncated is not None and columns.truncated in record:
+                facts.seen.add(columns.truncated)
+                if _true(record[columns.truncated]):
+                    facts.truncated.add(Where(path, line, pointer))
             for name in columns.files:
+                if name in record:
+                    facts.seen.add(name)
                 for file in _texts(record.get(name)):
-                    if problem := lost(file):
+                    if not file:
+                        facts.without_file.add(Where(path, line, pointer), name)
+                    elif problem := lost(file):
                         facts.lost_files.add(Where(path, line, pointer), f"{file}: {problem}")
+                    elif len(facts.files) < MOST_FILES:
+                        facts.files.add(file)
         elif type(item) is Header:
             facts.names = item.names
         elif isinstance(item, Fault):

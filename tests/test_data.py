@@ -124,6 +124,21 @@ def test_ids_that_cannot_be_compared(tmp_path: Path, id: object) -> None:
     assert [(finding.rule, finding.line) for finding in found] == [("data.id-type", 20)]
 
 
+def test_the_order_of_the_fields_of_a_key_means_nothing(tmp_path: Path) -> None:
+    datasets = {"test": {"ids": [["a", 1], ["a", 2], ["b", 1]], "key": ["page", "line"]}}
+    text = "page,line,answer\na,1,x\nb,1,x\na,2,x\n"
+    assert not judged(tmp_path, {"a.csv": text}, "predictions", "a.csv", datasets=datasets, dataset="test", key=["line", "page"])
+
+
+@pytest.mark.parametrize("more", [{}, {"index": list(range(20))}])
+def test_columns_and_a_list_of_rows(tmp_path: Path, more: Mapping[str, Any]) -> None:
+    document = {"columns": ["id", "answer"], "data": [[id, "yes"] for id in IDS], **more}
+    asked = {"datasets": DATASETS, "dataset": "test", "value": "answer"}
+    assert not judged(tmp_path, {"a.json": json.dumps(document)}, "predictions", "a.json", **asked)
+    document["data"].pop()
+    assert rules(judged(tmp_path, {"a.json": json.dumps(document)}, "predictions", "a.json", **asked)) == ["data.missing-ids"]
+
+
 def test_a_key_of_several_fields(tmp_path: Path) -> None:
     ids = [["a.png", 0], ["a.png", 1], ["b.png", 0]]
     text = lines(*({"image": image, "crop": crop, "answer": "x"} for image, crop in ids))
@@ -223,6 +238,16 @@ TRAINER = {"global_step": 6, "best_metric": None, "best_model_checkpoint": None,
         for epoch in (1, 2) for mode, step in (("train", 50), ("train", 100), ("val", 30))))),
     ("summary.json", '{"accuracy": 0.5, "best_epoch": null, "early_stopped": false}'),
     ("scalars.json", lines({"step": 1, "loss": 2}, {"step": 2, "loss": 1})),
+    # exports of a tracking service: null where a metric was not logged at the step
+    ("history.jsonl", lines(*({"_step": n, "_runtime": n / 2, "train/loss": 2 - n / 10, "eval/loss": None if n % 3 else 2.1}
+                              for n in range(10)))),
+    ("history.jsonl", lines(*({"step": n, "train_loss": None if n % 5 == 4 else 1.5, "val_loss": 1.6 if n % 5 == 4 else None}
+                              for n in range(10)))),
+    ("progress.csv", "rollout/reward,time/fps,time/iterations,time/total_timesteps,train/loss\n2,9,1,2048,\n3,8,2,4096,7\n"),
+    ("progress.json", lines(*({"time/total_timesteps": 2048 * n, "train/loss": 1 / n} for n in (1, 2, 3)))),
+    ("table.csv", "metric,value\naccuracy,91.2%\n"), ("scores.json", '{"f1": "0.91 ± 0.02"}'),
+    ("metrics.toml", "accuracy = 0.5\n"), ("metrics.yaml", 'name: "null"\naccuracy: 0.5\nerror: null\n'),
+    ("detection.json", '{"AP": {"smoke": 1.0, "fire": 0.5}, "mode": "test", "smoke": 0.25}'),
 ])
 def test_metrics_as_libraries_write_them(tmp_path: Path, name: str, text: str) -> None:
     assert not judged(tmp_path, {name: text}, "metrics", name)
@@ -237,6 +262,10 @@ def test_metrics_as_libraries_write_them(tmp_path: Path, name: str, text: str) -
     ("m.csv", "step,loss\n1,2\n2,-inf\n", "data.non-finite"),
     ("m.csv", "step,loss\n1,2\n2\n", "data.fields"),
     ("m.jsonl", lines({"step": 1, "loss": 2}, {"step": 2, "loss": None}), "data.null"),
+    ("m.jsonl", lines(*({"step": n, "lr": 0.1, "loss": None if n > 3 else 2} for n in range(9))), "data.null"),
+    ("m.jsonl", lines(*({"step": n, "lr": 0.1, "loss": None if n == 3 else 2} for n in range(9))), "data.null"),
+    ("m.jsonl", lines(*({"step": n, "lr": 0.1, "loss": None} for n in range(9))), "data.null"),
+    ("m.yaml", "accuracy: 0.5\nloss: ~\n", "data.null"), ("m.toml", "loss = nan\n", "data.non-finite"),
     ("m.jsonl", lines(*({"step": step, "loss": step / 7} for step in (1, 2, 3, 1, 2))), "data.history-restarts"),
     ("m.json", json.dumps([{"epoch": epoch, "loss": epoch / 7} for epoch in (1, 2, 3, 1, 2)]), "data.history-restarts"),
     ("m.csv", "epoch,step,loss\n" + "".join(f"{epoch},{step},1.5\n" for epoch, step in ((1, 1), (1, 2), (2, 3), (1, 1), (1, 2))),
@@ -247,6 +276,19 @@ def test_metrics_as_libraries_write_them(tmp_path: Path, name: str, text: str) -
 ])
 def test_metrics_that_are_refused(tmp_path: Path, name: str, text: str, rule: str) -> None:
     assert rules(judged(tmp_path, {name: text}, "metrics", name)) == ([rule] if rule else [])
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("m.yaml", "eval:\n  loss: 4\n"), ("m.toml", "[eval]\nloss = 4\n"), ("m.json", '{"eval": {"loss": 4}}'),
+    ("m.json", '{"eval/loss": 4}'), ("m.jsonl", lines({"step": 1, "eval": {"loss": 4}, "train": {"loss": 1}}))])
+def test_an_abort_rule_finds_a_metric_in_its_group(name: str, text: str) -> None:
+    facts = gathered(text.encode(), name, AbortRule("high", "the loss is above 3", Place("plan.json", ""), "eval/loss", ">", 3))
+    assert [rule.id for rule, *_ in facts.forbidden] == ["high"]
+
+
+def test_nullable_holds_in_every_format(tmp_path: Path) -> None:
+    for name, text in (("m.yaml", "a: 1\nloss: .nan\nf1: null\n"), ("m.toml", "a = 1\nloss = nan\n")):
+        assert not judged(tmp_path, {name: text}, "metrics", name, nullable=["loss", "f1"])
 
 
 def test_a_restart_names_its_line(tmp_path: Path) -> None:
@@ -283,6 +325,9 @@ def test_how_much_of_a_run_a_history_covers(tmp_path: Path, steps: range, run: d
     ({"results": {"a": {"acc": 0.5}}, "config_general": {"max_samples": 5}}, True),
     ({"results": {"a": {"acc": 0.5}}, "n-samples": {"a": {"original": 90, "effective": 9}}, "config": {}}, True),
     ({"acc": 0.5, "num_samples": 1000}, False), ({"acc": 0.5, "max_samples": 10}, True), ({"acc": 0.5, "limit": None}, False),
+    ({"acc": 0.5, "smoke_test": True}, True), ({"acc": 0.5, "smoke_test": False}, False), ({"acc": 0.5, "mode": "smoke"}, True),
+    ({"acc": 0.5, "args": {"dry_run": True}}, True), ({"acc": 0.5, "args": {"fast_dev_run": 5}}, True),
+    ([{"task": "a", "acc": 0.5, "limit": 10}], False),
 ])
 def test_evaluations_of_a_part(tmp_path: Path, document: object, limited: bool) -> None:
     found = judged(tmp_path, {"m.json": json.dumps(document)}, "metrics", "m.json")

@@ -10,11 +10,15 @@ class Unreadable(ValueError):
 
 
 class Field(NamedTuple):
-    """One text in a file. ``keys`` lead to it, indices as text; ``line`` counts from 1 where the reader knows it."""
+    """One text in a file. ``keys`` lead to it, indices as text; ``line`` counts from 1 where the reader knows it.
+
+    ``quoted``: it stands in quotes, or in a block, so that it is a text whatever it says.
+    """
 
     keys: tuple[str, ...]
     value: str
     line: int | None = None
+    quoted: bool = False
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Records in one JSON document: a list of them, an object of columns, or an object of records by their ids."""
+"""Records in one JSON document: a list, an object of columns, columns with rows, or an object of records by their ids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ def records(value: Any, key: Sequence[str], field: str | None) -> Iterator[Item]
     value that is no object becomes ``field``.
     """
     at, found = _list(value, key)
-    if isinstance(found, list):
+    if isinstance(value, dict) and _is_split(value):
+        yield Header(1, tuple(value["columns"]))
+        for index, cells in enumerate(value["data"]):
+            yield Row(None, dict(zip(value["columns"], cells, strict=True)), pointer_to(("data", index)))
+    elif isinstance(found, list):
         for index, item in enumerate(found):
             yield Row(None, item, pointer_to((*at, index)))
     elif isinstance(value, dict) and _columns(value, key):
@@ -28,6 +32,15 @@ def records(value: Any, key: Sequence[str], field: str | None) -> Iterator[Item]
             yield Row(None, {key[0]: name} | row if len(key) == 1 else row, pointer_to((name,)))
     else:
         yield Row(None, value, "")
+
+
+def _is_split(value: Mapping[str, Any]) -> bool:
+    """Whether a document is a table as pandas (orient="split") and trackers of experiments write it: columns and data."""
+    columns, data = value.get("columns"), value.get("data")
+    if not (isinstance(columns, list) and isinstance(data, list) and value.keys() <= {"columns", "data", "index"}):
+        return False
+    return all(isinstance(name, str) for name in columns) and all(
+        isinstance(cells, list) and len(cells) == len(columns) for cells in data)
 
 
 def _list(value: Any, key: Sequence[str]) -> tuple[tuple[str, ...], list[Any] | None]:

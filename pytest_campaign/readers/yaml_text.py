@@ -49,7 +49,7 @@ def fields(data: bytes) -> Iterator[Field]:
                     above.key = event.value
                     continue
                 line = event.start_mark.line + 1 if event.start_mark is not None else None
-                yield Field(tuple(level.part for level in levels), event.value, line)
+                yield Field(tuple(level.part for level in levels), event.value, line, event.style not in (None, ""))
             elif isinstance(event, yaml.CollectionStartEvent):
                 levels.append(_Level(isinstance(event, yaml.MappingStartEvent)))
                 if len(levels) > DEEPEST:

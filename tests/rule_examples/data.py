@@ -391,6 +391,16 @@ def a_request_without_an_answer(made: Written) -> None:
     answers(made, [{"id": "t0", "error": "503"}, *({"id": id, "answer": "yes"} for id in IDS[1:])])
 
 
+@faulty("data.no-value", ID, ROWS)
+def nothing_says_whether_inputs_were_cut(made: Written) -> None:
+    answers(made, truncated_field="was_cut")
+
+
+@faulty("data.no-value", ID, ROWS)
+def the_column_of_the_files_is_called_otherwise(made: Written) -> None:
+    answers(made, file_columns=["mask"])
+
+
 @sound("data.no-value", ID)
 def columns_in_one_document(made: Written) -> None:
     answers(made, id="control/spare")
@@ -520,6 +530,17 @@ def the_masks_are_there(made: Written) -> None:
     for id in IDS:
         (made / f"runs/control/masks/{id}.png").write_bytes(b"\x89PNG")
     made.add("control/masks", "other", "runs/control/masks")
+
+
+@faulty("data.file-missing", ID, TABLE)
+def a_cell_without_the_file(made: Written) -> None:
+    table(made, "id,answer,mask\n" + "".join(f"{id},yes,{TEST if id != 't2' else ''}\n" for id in IDS), file_columns=["mask"])
+
+
+@sound("data.file-missing", ID)
+def a_row_that_needs_no_file(made: Written) -> None:
+    table(made, "id,answer,mask\n" + "".join(f"{id},yes,{TEST if id != 't2' else ''}\n" for id in IDS), file_columns=["mask"],
+          nullable=["mask"])
 
 
 @faulty("data.other-ids", "variant/answers", "runs/variant/answers.jsonl")

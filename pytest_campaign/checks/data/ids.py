@@ -44,7 +44,7 @@ def _against_control(control: str, theirs: Rows, ours: Rows, evidence: Evidence)
     sound = all(one is not None and has_keys(one) for one in known)
     if not known or not sound or len(theirs.columns.key) != len(ours.columns.key):
         return  # what is wrong with the control is said there
-    if difference := evidence.keys_differ(ours, theirs):
+    if difference := evidence.keys_differ(_in_order(ours, theirs.columns.key), theirs):
         sorts = (("without", difference.missing), ("more often", difference.repeated), ("with", difference.unknown))
         listed = "; ".join(f"{word} {told(sort.count, 'id', _named(sort))}" for word, sort in sorts if sort.count)
         first = next((sort.first[0][1] for _, sort in reversed(sorts) if sort.count and sort is not difference.missing), None)
@@ -52,6 +52,13 @@ def _against_control(control: str, theirs: Rows, ours: Rows, evidence: Evidence)
             f"other rows than {control}: {listed}", **at(first, ours.entries[0].path),
             observed=number(count(ours, evidence), "record"), expected=f"the ids of {control}",
             remedy="predict the same rows in both, or declare the data set of both")
+
+
+def _in_order(ours: Rows, key: tuple[str, ...]) -> Rows:
+    """Our records with the fields of their key in the order of ``key``, if they are the same fields."""
+    if ours.columns.key == key or sorted(ours.columns.key) != sorted(key):
+        return ours
+    return Rows(ours.entries, Columns(key), ours.ids)
 
 
 def _of_control(campaign: Campaign, deliverable: Deliverable) -> Deliverable | None:
@@ -75,6 +82,7 @@ def _against_dataset(campaign: Campaign, dataset: Dataset, ours: Rows, evidence:
         yield theirs
         return
     key, times = theirs.columns.key, 1
+    ours = _in_order(ours, key)
     if len(key) < len(ours.columns.key) and set(key) < set(ours.columns.key):  # several predictions of each row, as many of each
         again = evidence.keys_repeated(ours)
         yield from repeated(again, f"{_names(ours.columns.key)} identifies no record")

@@ -33,10 +33,12 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
     entries = _entries(campaign, deliverable, alone)
     numbers = 0
     for entry in entries:
-        if suffix(entry.path) in parameters.SETTINGS:
-            yield from parameters.settings(entry, evidence)
-            numbers += 1
-            continue
+        if suffix(entry.path) in metric_facts.SETTINGS:
+            faults = list(parameters.settings(entry, evidence, numbers=False))
+            if faults:
+                yield from faults
+                numbers += 1
+                continue
         try:
             facts = evidence.metrics(entry, wanted)
         except OSError:
@@ -72,9 +74,8 @@ def broken(campaign: Campaign, deliverables: Iterable[Deliverable], evidence: Ev
             alone = is_one_file(campaign, deliverable)
             wanted = _wanted(campaign, deliverable, alone)
             for entry in _entries(campaign, deliverable, alone):
-                if suffix(entry.path) not in parameters.SETTINGS:
-                    with contextlib.suppress(OSError):
-                        held.update(rule.id for rule, *_ in evidence.metrics(entry, wanted).forbidden)
+                with contextlib.suppress(OSError):
+                    held.update(rule.id for rule, *_ in evidence.metrics(entry, wanted).forbidden)
     return held
 
 
@@ -85,7 +86,7 @@ def _wanted(campaign: Campaign, deliverable: Deliverable, alone: bool) -> Wanted
 
 def _entries(campaign: Campaign, deliverable: Deliverable, alone: bool) -> Sequence[Entry]:
     return [entry for path, entry in campaign.files_of(deliverable).items() if entry.size
-            and (metric_facts.readable(path) or (alone and suffix(path) in parameters.SETTINGS))
+            and (metric_facts.readable(path) or (alone and suffix(path) in metric_facts.SETTINGS))
             and (alone or _METRICS.fullmatch(path.rpartition("/")[2]) or event_files.NAME.search(path))]
 
 
@@ -164,7 +165,9 @@ def in_words(rule: AbortRule, value: str) -> tuple[str, str]:
 
 def _extent(path: str, facts: MetricFacts, run: Run | None) -> Iterator[Finding]:
     steps = facts.steps
-    if steps is None or run is None or not run.steps or len(steps.seen) < 3 or steps.within_epochs or breaks(facts.counts):
+    if steps is None or run is None or not run.steps or len(steps.seen) < 3 or steps.within_epochs or facts.restarts:
+        return
+    if breaks(facts.counts):
         return
     if run.status != "completed" or not _SHARE * run.steps <= steps.last <= run.steps + steps.stride + 1:
         return  # counted in other steps

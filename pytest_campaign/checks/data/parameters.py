@@ -11,7 +11,7 @@ from typing import Any
 from ...campaign import Campaign, Deliverable
 from ...findings import Finding
 from ...inventory import Entry
-from ...metric_facts import leaves
+from ...metric_facts import SETTINGS, leaves
 from ...readers import ini_text, strict_json, yaml_text
 from ...readers.fields import Unreadable
 from ...readers.rows import BOM
@@ -26,7 +26,6 @@ from .sources import is_one_file
 
 LARGEST = 1 << 20  # bytes of a file of settings that is no JSON
 LARGEST_JSON = 16 << 20
-SETTINGS = frozenset({"yaml", "yml", "toml", "ini", "cfg", "conf"})
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")  # as YAML 1.1 and 1.2 write them
 _DOCUMENTS = re.compile(rb"\n---(?:\s|\Z)")  # several in one file
 
@@ -62,8 +61,8 @@ def _json(entry: Entry, evidence: Evidence, alone: bool) -> Iterator[Finding]:
             yield _empty(entry, f"only {shown(str(value), 40)}")
 
 
-def settings(entry: Entry, evidence: Evidence, alone: bool = True) -> Iterator[Finding]:
-    """Findings about one file of settings that is no JSON."""
+def settings(entry: Entry, evidence: Evidence, alone: bool = True, numbers: bool = True) -> Iterator[Finding]:
+    """Findings about one file of settings that is no JSON; with ``numbers`` also about those that are not finite."""
     if entry.size > LARGEST:
         yield _too_large(entry, LARGEST)
         return
@@ -85,7 +84,8 @@ def settings(entry: Entry, evidence: Evidence, alone: bool = True) -> Iterator[F
                                      remedy='write it with encoding="utf-8"')
         return
     kind = suffix(entry.path)
-    yield from _toml(entry, data) if kind == "toml" else _plain(entry, data, alone, yaml=kind in ("yaml", "yml"))
+    found = _toml(entry, data) if kind == "toml" else _plain(entry, data, alone, yaml=kind in ("yaml", "yml"))
+    yield from (finding for finding in found if numbers or finding.rule != rules.NON_FINITE.code)
 
 
 def _toml(entry: Entry, data: bytes) -> Iterator[Finding]:

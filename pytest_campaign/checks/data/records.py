@@ -141,6 +141,18 @@ def _fields(deliverable: Deliverable, path: str, known: RecordFacts, wanted: Col
             f"{number(places.count, 'input was', 'inputs were')} cut short, of {number(known.rows, 'record')}{_next(places)}",
             **at(places.first[0][0], path), observed=f"{shown(wanted.truncated or '', 60)} is true", expected="whole inputs",
             remedy="predict these rows with a sufficient length")
+    absent = [name for name in (wanted.truncated, *wanted.files) if name is not None and name not in known.seen]
+    if absent and known.rows and not breaks(known.counts) and known.no_key.count < known.rows:
+        listed = shown(", ".join(absent), 100)
+        yield rules.NO_VALUE.finding(
+            f"no record has the declared {'field' if len(absent) == 1 else 'fields'} {listed}", path=path, observed=seen,
+            expected=listed, remedy="write the field, or correct truncated_field and file_columns in the manifest")
+    if (places := known.without_file) and not {text for _, text in places.first} <= {*deliverable.nullable}:
+        name = shown(places.first[0][1], 60)
+        yield rules.LOST_FILE.finding(
+            f"{number(places.count, 'record names', 'records name')} no file in {name}{_next(places)}",
+            **at(places.first[0][0], path), observed="an empty text", expected="a file in the campaign",
+            remedy=f"make the missing files, or list {name} in nullable")
     if places := known.lost_files:
         text = shown(places.first[0][1], 200)
         yield rules.LOST_FILE.finding(

@@ -162,11 +162,12 @@ ID_TYPE = Rule("data.id-type", Level.ERROR, """
     Fix: write ids as texts or integers.
     """)
 NO_VALUE = Rule("data.no-value", Level.ERROR, """
-    A record lacks the field that holds the prediction.
+    A record lacks the field that holds the prediction, or no record has another field that the manifest declares
+    (`truncated_field`, `file_columns`).
 
     Usual causes: a request that failed and was written down without its answer; the field is called otherwise in the file.
 
-    Fix: predict these rows again, or correct `value` in the manifest.
+    Fix: predict these rows again, or correct `value`, `truncated_field` or `file_columns` in the manifest.
     """)
 ALL_EMPTY = Rule("data.all-empty", Level.ERROR, """
     Every record is empty where its content should stand.
@@ -295,7 +296,7 @@ LIMITED = Rule("data.limited", Level.WARNING, """
 
     A limit is for trying out; a score of the first hundred samples is none of the data set.
 
-    Usual causes: `--limit` or `max_samples` of a smoke test was left on.
+    Usual causes: `--limit` or `max_samples` of a smoke test was left on; `smoke_test`, `dry_run` or `fast_dev_run` is true.
 
     Fix: evaluate without the limit; if the part is what was planned, say so in the analysis.
     """, at_source=True)
