@@ -72,6 +72,12 @@ def an_extra(made: Written) -> None:
     made.run("control")["deliverables"].append({"id": "best", "kind": "checkpoint", "path": "runs/control/best.pt"})
 
 
+@faulty("identifiers.unplanned-deliverable", "control/last", "manifest.json", level=Level.NOTE)
+def a_plan_that_only_names_the_runs(made: Written) -> None:
+    for run in made.plan["runs"]:
+        run.pop("deliverables", None)
+
+
 @sound("identifiers.unplanned-deliverable", "control/best")
 def an_extra_that_is_planned(made: Written) -> None:
     shutil.copy(made / LAST, made / "runs/control/best.pt")
@@ -228,6 +234,15 @@ def files_that_need_no_owner(made: Written) -> None:
     (made / "runs/control/DONE").touch()
     made.manifest["datasets"] = {"test": {"path": "data/test.jsonl"}}
     (made / "data/test.jsonl").write_text('{"id": 1}\n')
+
+
+@sound("identifiers.unclaimed", "control/masks")
+def files_that_predictions_name(made: Written) -> None:
+    rows = [{"id": number, "mask": f"images/{number}.png"} for number in range(3)]
+    (made / "runs/control/masks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for row in rows:
+        (made / f"images/{row['id']}.png").write_bytes(b"\x89PNG")
+    made.add("control/masks", "predictions", "runs/control/masks.jsonl", key=["id"], value="mask", file_columns=["mask"])
 
 
 @sound("identifiers.unclaimed", "control/last")

@@ -79,6 +79,51 @@ def metrics_that_name_another_run(made: Written) -> None:
     (made / METRICS).write_text('{"run": "variant", "loss": 0.25}\n')
 
 
+def rows(made: Written, *names: str) -> None:
+    """Metrics of the control as a history in which each record names a run."""
+    (made / "runs/control/history.csv").write_text(
+        "step,run,loss\n" + "".join(f"{step},{name},{3 - step / 10}\n" for step, name in enumerate(names)))
+    made.add("control/history", "metrics", "runs/control/history.csv")
+
+
+@faulty("identifiers.other-run", "control/history", "runs/control/history.csv")
+def a_history_of_another_run(made: Written) -> None:
+    rows(made, "variant", "variant", "variant")
+
+
+@sound("identifiers.other-run", "control/history")
+def a_history_of_two_runs(made: Written) -> None:
+    rows(made, "variant", "variant", "control")
+
+
+@faulty("identifiers.other-run", "variant/step-20", STEPS.format(20) + "/adapter_config.json")
+def a_configuration_that_names_another_run(made: Written) -> None:
+    (made / checkpoint(made, 20) / "adapter_config.json").write_text('{"run_name": "control"}')
+
+
+def best(made: Written, path: str) -> None:
+    """A checkpoint of the variant, of which the state says where the best one lay."""
+    state = made / checkpoint(made, 20) / "trainer_state.json"
+    state.write_text(json.dumps({"global_step": 20, "best_model_checkpoint": path}))
+
+
+@faulty("identifiers.other-run", "variant/step-20", STEPS.format(20) + "/trainer_state.json")
+def the_best_checkpoint_was_one_of_another_run(made: Written) -> None:
+    best(made, "outputs/control/checkpoint-10")
+
+
+@sound("identifiers.other-run", "variant/step-20")
+def the_best_checkpoint_was_one_of_this_run(made: Written) -> None:
+    best(made, "outputs/control/variant/checkpoint-20")
+
+
+@sound("identifiers.other-run", "variant/step-20")
+def the_best_checkpoint_was_before_the_run_was_resumed(made: Written) -> None:
+    made.run("variant")["resumed_from"] = "control"
+    checkpoint(made, 10)
+    best(made, "outputs/control/checkpoint-10")
+
+
 @sound("identifiers.other-run", "control/metrics")
 def metrics_that_name_their_run(made: Written) -> None:
     (made / METRICS).write_text('{"run": "control", "run_name": "dandy-moon-12", "compared_with": "variant", "loss": 0.25}\n')
@@ -184,6 +229,11 @@ def parameters(made: Written, **runs: dict[str, object]) -> None:
 @faulty("identifiers.no-parameters", "variant/weights", "manifest.json")
 def only_the_control_has_parameters(made: Written) -> None:
     parameters(made, control={"width": 4})
+
+
+@faulty("identifiers.no-parameters", "variant/weights", "manifest.json", level=Level.NOTE)
+def no_run_has_parameters(made: Written) -> None:
+    pass
 
 
 @sound("identifiers.no-parameters", "variant/weights")

@@ -31,7 +31,7 @@ def check(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
     if campaign.plan is not None:
         yield from planned.runs(campaign, campaign.plan)
         yield from planned.deliverables(campaign, campaign.plan)
-    yield from claims.unclaimed(campaign)
+    yield from claims.unclaimed(campaign, evidence)
     yield from origins.check(campaign, evidence)
     yield from likeness.check(campaign, evidence)
 

@@ -100,6 +100,12 @@ def _parameters(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
     known = evidence.parameters(campaign)
     delivering = {deliverable.run for deliverable in campaign.deliverables}
     delivered = {deliverable.path for deliverable in campaign.deliverables if deliverable.kind == "parameters"}
+    completed = [run for run in campaign.runs.values() if run.status == "completed" and run.id in delivering]
+    if completed and not known:
+        first = completed[0].place
+        yield rules.NO_PARAMETERS.finding(
+            f"no run names its parameters ({number(len(completed), 'completed run')})", level=Level.NOTE, path=first.file,
+            pointer=first.pointer, remedy="name the file with its hyperparameters in parameters of each run")
     for run in campaign.runs.values():
         own = known.get(run.id)
         if own is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import posixpath
@@ -10,11 +12,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ... import paths
+from ... import paths, record_facts
 from ...campaign import Campaign, Deliverable, Run
 from ...file_names import in_tool_folder
 from ...findings import Finding, Level
 from ...inventory import FILE, Entry
+from ...readers.rows import Row
 from ...text import shown
 from ..base import Evidence
 from . import rules
@@ -24,6 +27,7 @@ _MOST_BYTES = 16 << 20
 STEP = re.compile(r"(?:^|/)checkpoint-([0-9]{1,18})$")
 _RUN_FIELDS = ("run", "run_id", "run_name")
 _OF_ONE_RUN = frozenset({"metrics", "parameters", "predictions"})
+_OF_WEIGHTS = frozenset({"checkpoint", "adapter"})
 # What makes a model or an adapter another one; the rest of a configuration may change from save to save.
 _SETTINGS: Mapping[str, Sequence[str]] = {
     "adapter_config.json": ("peft_type", "r", "lora_alpha", "target_modules", "modules_to_save", "num_virtual_tokens",
@@ -69,6 +73,7 @@ def check(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
     states = list(_states(campaign, evidence))
     for state in states:
         yield from _steps(state)
+        yield from _best(campaign, state)
     by_folder = sorted(states, key=lambda state: (posixpath.dirname(state.folder), state.step or 0))
     for _, group in itertools.groupby(by_folder, key=lambda state: (posixpath.dirname(state.folder), state.run.id)):
         siblings = list(group)
@@ -129,6 +134,18 @@ def _steps(state: _State) -> Iterator[Finding]:
             deliverable=state.id, remedy="move it to the run that it belongs to, or remove it; or correct steps in the manifest")
 
 
+def _best(campaign: Campaign, state: _State) -> Iterator[Finding]:
+    """A state whose best checkpoint lies in the folder of another run."""
+    best = state.content.get("best_model_checkpoint")
+    parts = best.replace("\\", "/").rstrip("/").split("/") if isinstance(best, str) else []
+    if len(parts) < 2 or state.run.id in parts or not _is_another(campaign, state.run, parts[-2]):
+        return
+    yield rules.OTHER_RUN.finding(
+        f"its best checkpoint lay in the folder of run {parts[-2]}, and it lies in that of run {state.run.id}", path=state.path,
+        pointer="/best_model_checkpoint", observed=shown(str(best), 100), expected=state.run.id, deliverable=state.id,
+        remedy="move it to the run that it belongs to, or remove it; or say resumed_from where the run went on from that one")
+
+
 def _histories(siblings: Sequence[_State]) -> Iterator[Finding]:
     """Checkpoints in one folder whose logs contradict each other. The one that nobody claims is the stranger."""
     for earlier, later in itertools.combinations(siblings, 2):
@@ -173,21 +190,59 @@ def _comparable(value: Any) -> str:
 
 
 def _names(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
-    """Records of one run that name another run of the campaign as theirs."""
+    """Records of one run, and what lies beside its weights, that name another run of the campaign as theirs."""
     for deliverable in campaign.deliverables:
         run = campaign.runs.get(deliverable.run or "")
-        entry = campaign.inventory.resolve(deliverable.path)
-        if run is None or deliverable.kind not in _OF_ONE_RUN or entry is None or entry.kind != FILE \
-                or not entry.path.endswith(".json") or campaign.aborted(run.id):
+        if run is None or campaign.aborted(run.id):
             continue
-        content = read_object(evidence, entry) or {}
-        for field in _RUN_FIELDS:
-            name = content.get(field)
-            if isinstance(name, str) and name != run.id and name in campaign.runs and name not in _relatives(campaign, run):
+        for path, entry in _told_of_run(campaign, deliverable):
+            field, name = _run_named(campaign, run, entry, evidence)
+            if field is not None:
                 yield rules.OTHER_RUN.finding(
-                    f"it says that it is of run {name}, and the manifest lists it under run {run.id}", path=deliverable.path,
+                    f"it says that it is of run {name}, and the manifest lists it under run {run.id}", path=path,
                     pointer=f"/{field}", observed=name, expected=run.id, deliverable=deliverable.id,
                     remedy=f"put the {deliverable.kind} of run {run.id} there, or list it under run {name}")
+
+
+def _told_of_run(campaign: Campaign, deliverable: Deliverable) -> Iterator[tuple[str, Entry]]:
+    """The files of a deliverable in which the name of its run may stand."""
+    if deliverable.kind in _OF_ONE_RUN:
+        names = [deliverable.path]
+    elif deliverable.kind in _OF_WEIGHTS:
+        names = [paths.join(deliverable.path, name) for name in (STATE, *_SETTINGS)]
+    else:
+        return
+    for name in names:
+        entry = campaign.inventory.resolve(name)
+        if entry is not None and entry.kind == FILE and record_facts.readable(entry.path):
+            yield name, entry
+
+
+def _run_named(campaign: Campaign, run: Run, entry: Entry, evidence: Evidence) -> tuple[str | None, str]:
+    """The field of a document, or of every record of a file, that names one other run of the campaign, and that run."""
+    content = read_object(evidence, entry) if entry.path.endswith(".json") else None
+    if content is None and (entry.path.endswith(".json") or record_facts.suffix(entry.path) == record_facts.PARQUET):
+        return None, ""
+    records = iter([content] if content is not None else _records(evidence, entry))
+    with contextlib.suppress(OSError):
+        first = next(records, {})
+        for field in _RUN_FIELDS:
+            name = first.get(field)
+            if isinstance(name, str) and _is_another(campaign, run, name):
+                return (field, name) if all(record.get(field) == name for record in records) else (None, "")
+    return None, ""
+
+
+def _records(evidence: Evidence, entry: Entry) -> Iterator[Mapping[str, Any]]:
+    opened = functools.partial(evidence.stream, entry)
+    for item in record_facts.read(entry.path, entry.size, opened, record_facts.Columns()):
+        if isinstance(item, Row) and isinstance(item.value, dict):
+            yield item.value
+
+
+def _is_another(campaign: Campaign, run: Run, name: str) -> bool:
+    """Whether a name is that of another run of the campaign, of which this one does not carry on the name."""
+    return name != run.id and name in campaign.runs and name not in _relatives(campaign, run)
 
 
 def _relatives(campaign: Campaign, run: Run) -> set[str | None]:

@@ -83,13 +83,15 @@ def deliverables(campaign: Campaign, plan: Plan) -> Iterator[Finding]:
             pointer=planned.place.pointer, deliverable=planned.id,
             remedy=f"fetch or make it while the machine is still there, and list it as {planned.id}")
     promises = {planned.id: planned for planned in plan.deliverables}
+    detailed = {planned.run for planned in plan.deliverables}
     for deliverable in campaign.deliverables:
         file, pointer = (deliverable.place.file, deliverable.place.pointer) if deliverable.place else (MANIFEST, None)
         promised = promises.get(deliverable.id)
         if promised is None:
             if deliverable.run is None or deliverable.run in campaign.planned_runs:
                 yield rules.UNPLANNED_DELIVERABLE.finding(
-                    f"{deliverable.id} is delivered and not planned", path=file, pointer=pointer, deliverable=deliverable.id,
+                    f"{deliverable.id} is delivered and not planned", path=file,
+                    level=None if deliverable.run in detailed else Level.NOTE, pointer=pointer, deliverable=deliverable.id,
                     remedy="none, if it is an extra")
         elif promised.kind and promised.kind != deliverable.kind:
             yield rules.KIND.finding(

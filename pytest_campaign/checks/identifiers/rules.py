@@ -37,7 +37,8 @@ UNPLANNED_RUN = Rule("identifiers.unplanned-run", Level.ERROR, """
 UNPLANNED_DELIVERABLE = Rule("identifiers.unplanned-deliverable", Level.WARNING, """
     A run delivers something that the plan does not promise.
 
-    It is checked like everything else. It may be a planned deliverable under another id.
+    It is checked like everything else. It may be a planned deliverable under another id. Where the plan promises nothing in
+    particular of the run it is only noted.
 
     Fix: none is needed when it is an extra; else give it the planned id.
     """)
@@ -174,9 +175,10 @@ REPEAT = Rule("identifiers.repeat", Level.NOTE, """
     repeats are one.
     """)
 NO_PARAMETERS = Rule("identifiers.no-parameters", Level.WARNING, """
-    A completed run comes without its parameters, although other runs have theirs.
+    A completed run comes without its parameters.
 
-    Nobody can say later in what it differed from the control.
+    Nobody can say later in what it differed from the control. It is a warning where other runs have theirs, and a note where no
+    run has any.
 
     Usual causes: the parameters were written only by the first run; the file was forgotten in the manifest.
 
