@@ -62,7 +62,9 @@ def earlier(made: Written, **changes: Any) -> None:
     counts = {"accepted": 3, "rejected": 0, "missing": 0, "unverified": 0, "aborted": 0, "total": 3, "distinct": 0}
     campaign = {
         "directory": "/archive/out", "campaign": "width-ablation", "verdict": "accepted", "partial": None, "plan": None,
-        "counts": counts, "cost": None, "inventory": {"files": 5, "bytes": 5000}, "checks": [], "findings": [], "runs": [],
+        "counts": counts, "decision": {"outcome": None, "summary": None, "based_on": [], "point": None, "taken": []},
+        "schedule": None, "cost": None, "rehearsals": [],
+        "inventory": {"files": 5, "bytes": 5000}, "checks": [], "findings": [], "runs": [],
         "deliverables": deliverables} | changes
     place = made.directory.parent / BASELINE
     place.parent.mkdir(parents=True)
