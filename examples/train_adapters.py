@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import platform
 import random
 import sys
 from collections.abc import Sequence
@@ -26,7 +25,9 @@ import peft
 import tokenizers
 import torch
 import transformers
-from train_campaign import datasets, deliverables, main, now, sha256, write_json, write_jsonl
+from train_campaign import deliver, main, write_data, write_json, write_jsonl
+
+from pytest_campaign.recording import Campaign
 
 CAMPAIGN = "reversal-rank"
 LETTERS = "abcdefgh"
@@ -46,15 +47,15 @@ class Parameters:
 
 
 RUNS = {"control": Parameters(), "rank2": Parameters(rank=2, learning_rate=0.02), "rank8": Parameters(rank=8, learning_rate=0.02)}
-RECORDS = {  # id: (kind, file in the run's folder, further fields of the manifest)
+RECORDS = {  # id: (kind, file in the run's folder, what else is recorded)
     "parameters": ("parameters", "parameters.json", {}),
     "metrics": ("metrics", "metrics.jsonl", {}),
     "predictions": ("predictions", "predictions.jsonl", {"dataset": "test", "key": ["id"], "value": "prediction"}),
 }
-WEIGHTS = {"model": ("checkpoint", "model", {"purpose": "inference", "reload": {"depth": "model"}})}
-ADAPTER = {"adapter": ("adapter", "adapter", {"purpose": "inference", "reload": {"depth": "model"}, "base": BASE})}
+WEIGHTS = {"model": ("checkpoint", "model", {"purpose": "inference", "depth": "model"})}
+ADAPTER = {"adapter": ("adapter", "adapter", {"purpose": "inference", "depth": "model", "base": BASE})}
 TOGETHER = {
-    "base": ("checkpoint", BASE, {"purpose": "inference", "reload": {"depth": "model"}}),
+    "base": ("checkpoint", BASE, {"purpose": "inference", "depth": "model"}),
     "data": ("dataset", "data", {}),
     "instructions": ("instructions", "INSTRUCTIONS.md", {}),
 }
@@ -129,11 +130,8 @@ def predict(model: Any, tokenizer: Any, rows: Sequence[dict[str, Any]]) -> list[
     return [{"id": row["id"], "label": row["label"], "prediction": answer} for row, answer in zip(rows, answers, strict=True)]
 
 
-def execute(out: Path, run: str, data: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """One run from the base to its deliverables; its predictions."""
-    folder, parameters = out / "runs" / run, RUNS[run]
-    folder.mkdir(parents=True)
-    write_json(folder / "parameters.json", dataclasses.asdict(parameters))
+def execute(out: Path, folder: Path, parameters: Parameters, data: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """One run from the base to the outputs in ``folder``; its predictions."""
     torch.manual_seed(parameters.seed)
     tokenizer = transformers.AutoTokenizer.from_pretrained(out / BASE)
     model: Any = transformers.AutoModelForCausalLM.from_pretrained(out / BASE)
@@ -169,14 +167,6 @@ def plan() -> dict[str, Any]:
     }
 
 
-def run_entry(out: Path, run: str, started: str) -> dict[str, Any]:
-    """The manifest's entry of one run."""
-    return {
-        "id": run, "status": "completed", "role": "control" if run == "control" else "variant", "seed": RUNS[run].seed,
-        "steps": RUNS[run].steps, "parameters": f"runs/{run}/parameters.json", "datasets": ["train", "test"],
-        "started": started, "finished": now(), "deliverables": deliverables(out, f"runs/{run}", run_deliverables(run))}
-
-
 def conclude(accuracy: dict[str, float]) -> dict[str, Any]:
     """The answer to the plan's question."""
     close = [run for run in RUNS if run != "control" and accuracy[run] >= accuracy["control"] - 0.05]
@@ -205,36 +195,27 @@ adapted = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("base")
 def campaign(out: Path) -> None:
     """Everything, in the order in which it must happen."""
     torch.set_num_threads(1)
-    started = now()
-    (out / "data").mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
     write_json(out / "plan.json", plan())
-    plan_digest = sha256(out / "plan.json")
+    record = Campaign(out, command="python train_adapters.py OUT")
     data = {"train": make_rows("train", 400, seed=10), "test": make_rows("test", 100, seed=11)}
-    for name, rows in data.items():
-        write_jsonl(out / "data" / f"{name}.jsonl", rows)
+    write_data(record, data)
     tokenizer, base = build_tokenizer(), build_model()
     train(base, tokenizer, data["train"], Parameters(steps=300))
     base.save_pretrained(out / BASE)
     tokenizer.save_pretrained(out / BASE)
+    record.base(BASE, BASE, path=BASE)
 
-    entries, accuracy = [], {}
-    for run in RUNS:
-        run_started = now()
-        rows = execute(out, run, data)
-        accuracy[run] = sum(row["prediction"] == row["label"] for row in rows) / len(rows)
-        entries.append(run_entry(out, run, run_started))
+    accuracy = {}
+    for id, parameters in RUNS.items():
+        with record.run(id, parameters=dataclasses.asdict(parameters), seed=parameters.seed, steps=parameters.steps,
+                        datasets=list(data)) as run:
+            rows = execute(out, run.folder, parameters, data)
+            accuracy[id] = sum(row["prediction"] == row["label"] for row in rows) / len(rows)
+            deliver(run, run_deliverables(id), run.folder)
     (out / "INSTRUCTIONS.md").write_text(INSTRUCTIONS, encoding="utf-8")
-    write_json(out / "manifest.json", {
-        "manifest_version": 1, "campaign": CAMPAIGN, "plan": {"path": "plan.json", "sha256": plan_digest},
-        "provenance": {"command": "python train_adapters.py OUT", "started": started, "finished": now(), "environment": {
-            "python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__,
-            "peft": peft.__version__}},
-        "datasets": datasets(out, data),
-        "bases": {BASE: {"model": BASE, "path": BASE}},
-        "runs": entries,
-        "deliverables": deliverables(out, "", TOGETHER),
-        "decision": conclude(accuracy),
-    })
+    deliver(record, TOGETHER, out)
+    record.decide(**conclude(accuracy))
     print(f"{CAMPAIGN}: " + ", ".join(f"{run} {value:.3f}" for run, value in accuracy.items()))
 
 

@@ -4,7 +4,8 @@
 
 Everything below ``OUT`` is what a finished campaign looks like: the plan (written before the first run), data,
 parameters, metrics, predictions, final weights, points to resume from, an error analysis, instructions for loading
-all of it again, and the manifest, written last. It needs torch alone and takes a few seconds.
+all of it again, and the manifest, which is written while all this happens. Beside this package it
+needs torch alone, and it takes a few seconds.
 
 The task: points on three arms of a spiral; a small network says which arm a point belongs to.
 """
@@ -12,12 +13,10 @@ The task: points on three arms of a spiral; a small network says which arm a poi
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import inspect
 import json
 import math
 import os
-import platform
 import random
 import shlex
 import sys
@@ -29,6 +28,8 @@ from typing import Any
 
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # torch says it where NumPy is not installed
 import torch
+
+from pytest_campaign.recording import Campaign, Run
 
 CAMPAIGN = "spiral-width"
 ARMS = 3
@@ -58,7 +59,7 @@ RUNS = {
     "wide": Parameters(hidden=32),
     "hot": Parameters(learning_rate=5.0),
 }
-RUN_DELIVERABLES = {  # id: (kind, file in the run's folder, further fields of the manifest)
+RUN_DELIVERABLES = {  # id: (kind, file in the run's folder, what else is recorded)
     "parameters": ("parameters", "parameters.json", {}),
     "metrics": ("metrics", "metrics.jsonl", {}),
     "predictions": ("predictions", "predictions.jsonl", {"dataset": "test", "key": ["id"], "value": "prediction"}),
@@ -158,9 +159,7 @@ def abort(losses: Sequence[float]) -> Abort | None:
 
 
 def train(folder: Path, parameters: Parameters, rows: Sequence[dict[str, Any]]) -> tuple[Training, Abort | None]:
-    """Run to the end or to an abort; writes parameters, metrics, log and resume points into ``folder``."""
-    folder.mkdir(parents=True)
-    write_json(folder / "parameters.json", dataclasses.asdict(parameters))
+    """Run to the end or to an abort; writes metrics, log and resume points into ``folder``."""
     training = Training(parameters, *tensors(rows))
     losses: list[float] = []
     stopped = None
@@ -256,49 +255,19 @@ def plan() -> dict[str, Any]:
     }
 
 
-def deliverables(out: Path, folder: str, known: Mapping[str, tuple[str, str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The manifest's entries of the deliverables that are there, each with the size and digest of its files."""
-    entries = []
+def deliver(record: Campaign | Run, known: Mapping[str, tuple[str, str, Any]], folder: Path) -> None:
+    """Record the deliverables that are there, each with the size and digest of its files."""
     for id, (kind, name, fields) in known.items():
-        path = out / folder / name
-        if not path.exists():
-            continue
-        files = sorted(path.rglob("*")) if path.is_dir() else [path]
-        entries.append({"id": id, "kind": kind, "path": path.relative_to(out).as_posix(), **fields,
-                        "files": [{"path": file.relative_to(out).as_posix(), "bytes": file.stat().st_size, "sha256": sha256(file)}
-                                  for file in files if file.is_file()]})
-    return entries
+        if (folder / name).exists():
+            record.deliver(id, kind, folder / name, **fields)
 
 
-def run_entry(out: Path, run: str, done: int, stopped: Abort | None, started: str, finished: str) -> dict[str, Any]:
-    """The manifest's entry of one run."""
-    record = {"abort": {**dataclasses.asdict(stopped), "at": finished}} if stopped else {}
-    return {
-        "id": run, "status": "aborted" if stopped else "completed", "role": ROLES[run], "priority": PRIORITIES[run],
-        "seed": RUNS[run].seed, "steps": done, "first_step": 1, "world_size": 1,
-        "parameters": f"runs/{run}/parameters.json", "datasets": ["train", "test"], "started": started, "finished": finished,
-        **record, "deliverables": deliverables(out, f"runs/{run}", RUN_DELIVERABLES),
-    }
-
-
-def dropped_entry(run: str) -> dict[str, Any]:
-    """The manifest's entry of a run that the decision point took out."""
-    return {"id": run, "status": "not_run", "role": ROLES[run], "priority": PRIORITIES[run],
-            "reason": f"dropped at the decision point ({STOP})", "deliverables": []}
-
-
-def decide(predictions: Sequence[dict[str, Any]] | None) -> dict[str, str]:
-    """What the plan's decision point comes to, given the control's predictions (None when it was aborted)."""
+def decide(predictions: Sequence[dict[str, Any]] | None) -> tuple[str, str]:
+    """What the plan's decision point comes to, and why, given the control's predictions (None when it was aborted)."""
     if predictions is None:
-        return {"at": now(), "choice": STOP, "reason": "the control was aborted"}
+        return STOP, "the control was aborted"
     accuracy = score(predictions)
-    return {"at": now(), "choice": GO_ON if accuracy >= LEARNED else STOP,
-            "reason": f"the control's test accuracy is {accuracy:.3f}"}
-
-
-def datasets(out: Path, data: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, Any]:
-    return {name: {"path": f"data/{name}.jsonl", "key": ["id"], "rows": len(rows), "sha256": sha256(out / f"data/{name}.jsonl")}
-            for name, rows in data.items()}
+    return GO_ON if accuracy >= LEARNED else STOP, f"the control's test accuracy is {accuracy:.3f}"
 
 
 def conclude(accuracy: Mapping[str, float], aborts: Mapping[str, Abort]) -> dict[str, Any]:
@@ -402,11 +371,6 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def line(record: dict[str, Any]) -> str:
     return json.dumps(record, allow_nan=False) + "\n"
 
@@ -419,6 +383,14 @@ def write_jsonl(path: Path, records: Iterable[dict[str, Any]]) -> None:
     path.write_text("".join(map(line, records)), encoding="utf-8")
 
 
+def write_data(record: Campaign, data: Mapping[str, Sequence[dict[str, Any]]]) -> None:
+    """The data sets in the folder ``data``, under their names."""
+    (record.directory / "data").mkdir()
+    for name, rows in data.items():
+        write_jsonl(record.directory / "data" / f"{name}.jsonl", rows)
+        record.dataset(name, f"data/{name}.jsonl", key=["id"], rows=len(rows))
+
+
 def score(rows: Sequence[dict[str, Any]]) -> float:
     return sum(row["prediction"] == row["label"] for row in rows) / len(rows)
 
@@ -427,50 +399,42 @@ def score(rows: Sequence[dict[str, Any]]) -> float:
 
 
 def campaign(out: Path) -> None:
-    """Everything, in the order in which it must happen: plan, data, runs, analysis, and the manifest last."""
+    """Everything, in the order in which it must happen: plan, data, runs, analysis. The manifest grows with each of them."""
     torch.set_num_threads(1)  # the same sums in the same order, however many processors there are
-    started = now()
-    (out / "data").mkdir(parents=True)
-    (out / "analysis").mkdir()
+    out.mkdir(parents=True, exist_ok=True)
     write_json(out / "plan.json", plan())
-    plan_digest = sha256(out / "plan.json")
+    record = Campaign(out, command="python train_campaign.py OUT")
     data = {"train": make_rows("train", 600, seed=10), "test": make_rows("test", 300, seed=11)}
-    for name, rows in data.items():
-        write_jsonl(out / "data" / f"{name}.jsonl", rows)
+    write_data(record, data)
 
-    entries, predictions, aborts, decision = [], {}, {}, None
-    for run, parameters in RUNS.items():
-        if decision and decision["choice"] == STOP:
-            entries.append(dropped_entry(run))
+    predictions: dict[str, list[dict[str, Any]]] = {}
+    aborts: dict[str, Abort] = {}
+    choice = GO_ON
+    for id, parameters in RUNS.items():
+        if choice == STOP:
+            record.not_run(id, f"dropped at the decision point ({STOP})", priority=PRIORITIES[id])
             continue
-        run_started = now()
-        training, stopped = train(out / "runs" / run, parameters, data["train"])
-        if stopped:
-            aborts[run] = stopped
-        else:
-            predictions[run] = predict(training.model, data["test"])
-            save_weights(out / "runs" / run / "weights.safetensors", training.model)
-            write_jsonl(out / "runs" / run / "predictions.jsonl", predictions[run])
-        entries.append(run_entry(out, run, training.done, stopped, run_started, now()))
-        if run == "control":
-            decision = decide(predictions.get(run))
+        with record.run(id, parameters=dataclasses.asdict(parameters), seed=parameters.seed, priority=PRIORITIES[id],
+                        datasets=list(data), first_step=1, world_size=1) as run:
+            training, stopped = train(run.folder, parameters, data["train"])
+            run.update(steps=training.done)
+            if stopped:
+                aborts[id] = stopped
+                run.abort(stopped.rule, stopped.reason, step=stopped.step)
+            else:
+                predictions[id] = predict(training.model, data["test"])
+                save_weights(run.folder / "weights.safetensors", training.model)
+                write_jsonl(run.folder / "predictions.jsonl", predictions[id])
+            deliver(run, RUN_DELIVERABLES, run.folder)
+        if id == "control":
+            choice, reason = decide(predictions.get(id))
+            record.choose(None, choice, reason)
 
+    (out / "analysis").mkdir()
     (out / "analysis" / "errors.md").write_text(error_analysis(predictions), encoding="utf-8")
     (out / "INSTRUCTIONS.md").write_text(instructions(), encoding="utf-8")
-    write_json(out / "manifest.json", {
-        "manifest_version": 1,
-        "campaign": CAMPAIGN,
-        "plan": {"path": "plan.json", "sha256": plan_digest},
-        "provenance": {
-            "command": "python train_campaign.py OUT",
-            "environment": {"python": platform.python_version(), "torch": torch.__version__},
-            "started": started, "finished": now()},
-        "datasets": datasets(out, data),
-        "runs": entries,
-        "deliverables": deliverables(out, "", CAMPAIGN_DELIVERABLES),
-        "decision": conclude({run: score(rows) for run, rows in predictions.items()}, aborts),
-        "actuals": {"decisions": [decision]},
-    })
+    deliver(record, CAMPAIGN_DELIVERABLES, out)
+    record.decide(**conclude({run: score(rows) for run, rows in predictions.items()}, aborts))
     print(f"{CAMPAIGN}: completed {', '.join(predictions) or 'none'}; aborted {', '.join(aborts) or 'none'}")
 
 

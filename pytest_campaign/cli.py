@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 USAGE = """\
 usage: pytest-campaign check DIR [DIR ...] [options of pytest]
+       pytest-campaign plan DIR
        pytest-campaign draft DIR
        pytest-campaign rules [CODE]
 
@@ -21,6 +22,7 @@ check   reload every checkpoint and say which deliverables are accepted; nothing
         becomes part of the configuration of pytest, nothing in it is run or written to.
         Options of pytest may follow, those of this plugin included; write them as
         --option=VALUE: --campaign-report=report.json, -k=reload, -n=2
+plan    write DIR/plan.json to be filled in before the first run; never overwrites
 draft   write DIR/manifest.json from what lies there; never overwrites
 rules   print the documentation of all rules, or of one
 """
@@ -36,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if command else _USAGE_ERROR
     if command == "check":
         return check(rest)
+    if command == "plan":
+        return plan(rest)
     if command == "draft":
         return draft(rest)
     if command == "rules":
@@ -87,6 +91,27 @@ def draft(words: Sequence[str], base_models: Sequence[Given] = ()) -> int:
             print(f"  to do at {shown(entry['pointer'])}: {entry['why']}")
         print(f"  fill these in, delete them from todo, then: pytest --campaign-dir {shown(shlex.quote(directory))}")
     return status
+
+
+def plan(words: Sequence[str]) -> int:
+    """Write a plan to fill in into a directory, which is made when there is none."""
+    if len(words) != 1 or words[0].startswith("-"):
+        return _refuse("plan needs one directory")
+    _leave([os.path.abspath(words[0])])
+    from .recording.errors import RecordingError
+    from .recording.plan_skeleton import write
+    from .text import shown
+
+    try:
+        target, places = write(Path(words[0]))
+    except (RecordingError, OSError) as error:
+        print(f"pytest-campaign: {shown(str(error))}", file=sys.stderr)
+        return 1
+    print(f"wrote {shown(str(target))}: fill in, or delete what does not apply,")
+    for place in places:
+        print(f"  {shown(place)}")
+    print("  before the first run; its digest is recorded then, and a plan that changes later is an error")
+    return 0
 
 
 def rules(words: Sequence[str]) -> int:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import posixpath
 import re
-import tempfile
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import bases, paths, snapshot
+from . import bases, durable, paths, snapshot
 from .base_lookup import Shelf
 from .bases import Said
 from .discovery import containers, promised, unmistakable
@@ -57,25 +55,12 @@ def write(directory: Path, shelf: Shelf) -> tuple[Path, Mapping[str, Any]]:
     content = draft(taken, shelf)
     if not content["runs"] and not content["deliverables"]:
         raise Refused(f"{taken.inventory.root} holds nothing to list")
-    _create(target, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    return target, content
-
-
-def _create(target: Path, text: str) -> None:
-    """Create a file that must not exist, whole or not at all."""
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(text.encode("utf-8", "surrogateescape"))
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.link(temporary, target)
+        durable.create(target, text.encode("utf-8", "surrogateescape"))
     except FileExistsError:
         raise Refused(f"{target} exists and is never overwritten") from None
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
+    return target, content
 
 
 def draft(taken: Snapshot, shelf: Shelf) -> dict[str, Any]:

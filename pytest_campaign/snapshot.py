@@ -18,6 +18,7 @@ from .inventory import FILE, SPECIAL, UNKNOWN, Entry, Inventory
 from .readers.strict_json import MOST_BYTES
 
 MANIFEST = "manifest.json"
+MANIFEST_IN_WORK = ".manifest.json.part"  # left behind where a process was killed while it recorded
 PLAN = "plan.json"
 REPORT_STEM = "campaign-report."
 
@@ -85,16 +86,16 @@ def take(directory: str | os.PathLike[str], plan: str | os.PathLike[str] | None 
     """Look at a directory once. ``plan`` is the reviewer's own copy; OSError when that cannot be read."""
     from .discovery import recognise
 
-    inventory = table.take(directory, ignore=_is_report)
+    inventory = table.take(directory, ignore=_is_no_output)
     units, unread = recognise(inventory)
     reviewer_plan = None if plan is None else Document(os.fspath(plan), Path(plan).read_bytes())
     manifest = _document(inventory, MANIFEST)
     return Snapshot(inventory, units, unread, manifest, _document(inventory, _plan_path(manifest)), reviewer_plan)
 
 
-def _is_report(path: str) -> bool:
-    """Reports that the user puts into the directory are no output of the campaign."""
-    return path.startswith(REPORT_STEM) and "/" not in path
+def _is_no_output(path: str) -> bool:
+    """Reports that the user puts into the directory are no output of the campaign, nor is a manifest that was never finished."""
+    return "/" not in path and (path.startswith(REPORT_STEM) or path == MANIFEST_IN_WORK)
 
 
 def _plan_path(manifest: Document) -> str:

@@ -65,6 +65,10 @@ class Reloader:
             except OSError as error:
                 self._failure = f"the reload process could not be started: {error}"
 
+    def wait(self) -> str | None:
+        """Start the server and wait until it takes jobs; why there is none, or None."""
+        return None if self._ready_server() is not None else self._failure
+
     def run(self, job: Job, progress: Callable[[Progress], None] | None = None,
             rows: Callable[[str], None] | None = None) -> Answer:
         """Read the units of ``job``: for each a reading or a death, whatever happens to the process.
