@@ -91,9 +91,10 @@ def _read(place: Path, relative: str) -> float:
         if (failure := reloader.wait()) is not None:
             raise RecordingError(f"{relative} was not loaded again: {failure}")
 
-        def timed(job: Job, progress: Callable[[Progress], None] | None) -> Answer:
+        def timed(job: Job, progress: Callable[[Progress], None] | None = None, rows: Callable[[str], None] | None = None,
+                  /) -> Answer:
             nonlocal seconds
-            answer = reloader.run(job, progress)
+            answer = reloader.run(job, progress, rows)
             seconds += answer.seconds
             return answer
 
