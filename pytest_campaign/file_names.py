@@ -11,6 +11,10 @@ _RECORDS = re.compile(r"\.(json|jsonl|ndjson|csv|tsv|parquet|yaml|yml)$", re.I)
 # Names that nobody gives to anything else; arrays, pickles and raw data share the other endings.
 _CHECKPOINT = re.compile(
     r"\.(safetensors|pt|pth|ckpt|gguf|onnx|keras|skops)$|(^|/)(pytorch_model|adapter_model)[^/]*\.bin$", re.I)
+# A place in a training: checkpoint-500, epoch=1-step=100, global_step100; and the score that some put into the name.
+_PLACE = re.compile(
+    r"(?<![A-Za-z])((?:checkpoint|ckpt|epoch|(?:global_?)?step|iter(?:ation)?)[-_=]?)([0-9]{1,18})(?![0-9])", re.I)
+_SCORE = re.compile(r"=-?[0-9]+\.[0-9]+")
 _TOOL_FOLDERS = frozenset({".hydra", "wandb", "mlruns", "mlartifacts", "lightning_logs", ".git", ".cache", ".ipynb_checkpoints",
                            "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 _ALGORITHM = r"(md5|sha-?(?:1|224|256|384|512))"
@@ -35,6 +39,21 @@ def is_checkpoint(path: str) -> bool:
 def may_lack_tensors(path: str) -> bool:
     """Whether the name is that of a part of a training's state which holds no tensor, and is no checkpoint by itself."""
     return _WITHOUT_TENSORS.search(path) is not None
+
+
+def series(path: str) -> tuple[str, int] | None:
+    """What the files of all steps of one training have in common in their paths, and the step; None when no step is named.
+
+    The step stands in the name of the file (``epoch_3.pt``) or else in that of its folder (``checkpoint-500/model.safetensors``).
+    """
+    above, _, rest = path.rpartition("/")
+    if _PLACE.search(rest) is None:
+        above, _, folder = above.rpartition("/")
+        if _PLACE.search(folder) is None:
+            return None
+        rest = f"{folder}/{rest}"
+    step = [int(found[2]) for found in _PLACE.finditer(rest.partition("/")[0])][-1]
+    return above + "/" + _SCORE.sub("=#", _PLACE.sub(r"\1#", rest)), step
 
 
 def is_records(path: str) -> bool:

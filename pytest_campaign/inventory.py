@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from . import paths
+from . import file_names, paths
 
 FILE, FOLDER, LINK, SPECIAL, UNKNOWN = "file", "folder", "link", "special", "unknown"
 MOST_ENTRIES = 1_000_000
@@ -85,6 +85,15 @@ class Inventory:
                 twins[entry.path] = other
                 twins.setdefault(other, entry.path)
         return twins
+
+    @functools.cached_property
+    def series(self) -> Mapping[str, Sequence[Entry]]:
+        """The files that are the same one at the steps of a training, by what their paths have in common, in their order."""
+        found: dict[str, list[tuple[int, Entry]]] = {}
+        for entry in self.entries:
+            if entry.kind == FILE and entry.size and (place := file_names.series(entry.path)) is not None:
+                found.setdefault(place[0], []).append((place[1], entry))
+        return {name: [entry for _, entry in sorted(members, key=lambda member: member[0])] for name, members in found.items()}
 
     def children(self, folder: str) -> Sequence[Entry]:
         """What lies directly in a folder, in the order of the table."""

@@ -87,6 +87,15 @@ class Steps:
         return statistics.median(distances) if distances else 0.0
 
 
+def joined(parts: Sequence[Steps]) -> Steps | None:
+    """The steps of a history that stands in several files; the stride is that of the one with the most steps."""
+    if not parts:
+        return None
+    first, longest = min(parts, key=lambda part: part.first), max(parts, key=lambda part: len(part.seen))
+    return Steps(first.name, first.first, first.first_at, max(part.last for part in parts), longest.seen,
+                 any(part.within_epochs for part in parts))
+
+
 @dataclasses.dataclass
 class MetricFacts:
     """One file of metrics. ``faults`` are the first of each kind, ``counts`` how many of each kind there are.

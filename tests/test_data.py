@@ -296,6 +296,24 @@ def test_a_restart_names_its_line(tmp_path: Path) -> None:
     assert [(finding.path, finding.line, finding.observed) for finding in found] == [("m.csv", 4, "from step 2 to 1")]
 
 
+def test_event_files_of_a_resumed_run_are_one_history(tmp_path: Path) -> None:
+    def part(steps: range) -> bytes:
+        return event_files.events([(step, {"loss": 1 / (step + 1)}) for step in steps])
+
+    files = {"tb/events.out.tfevents.17.host": part(range(0, 60, 10)), "tb/events.out.tfevents.18.host": part(range(50, 101, 10))}
+    assert not judged(tmp_path, files, "metrics", "tb", run={"steps": 100})
+    (tmp_path / "tb/events.out.tfevents.17.host").unlink()
+    found = judged(tmp_path, {}, "metrics", "tb", run={"steps": 100})
+    assert [finding.rule for finding in found] == ["data.history-starts-late"]
+
+
+def test_an_event_file_with_a_changed_byte_is_damaged(tmp_path: Path) -> None:
+    data = bytearray(event_files.events([(step, {"loss": 1.0}) for step in range(20)]))
+    data[len(data) // 2] ^= 1
+    assert rules(judged(tmp_path, {"events.out.tfevents.17.host": bytes(data)}, "metrics", "events.out.tfevents.17.host")) == [
+        "data.damaged"]
+
+
 def test_metrics_in_a_folder(tmp_path: Path) -> None:
     events = event_files.events([(step, {"loss": 1.0, "grad_norm": math.inf}) for step in range(3)])
     files = {"logs/metrics.csv": "step,loss\n1,2\n", "logs/args.json": '{"resume": null}',

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from .. import paths
 from ..campaign import WEIGHTS, Campaign, Deliverable
-from ..file_names import in_tool_folder, is_records, may_be_weights
+from ..file_names import in_tool_folder, is_checkpoint, is_records, may_be_weights, may_lack_tensors, series
 from ..findings import Finding, Level, Rule
-from ..inventory import FILE, FOLDER, LINK, SPECIAL, UNKNOWN, Changed, Entry
+from ..inventory import FILE, LINK, SPECIAL, UNKNOWN, Changed, Entry
 from ..text import number, size
 from .base import DeliverableCheck, Evidence
 
@@ -121,9 +120,9 @@ UNREADABLE = Rule("content.unreadable", Level.WARNING, """
     Fix: change the permission, or run the check as the owner.
     """, unanswered=True)
 
-_STEP = re.compile(r"checkpoint-[0-9]+")
 _MODEL_WEIGHTS = re.compile(r"(model|adapter_model|pytorch_model)[^/]*\.(safetensors|bin)")
 _MUCH = 10  # times smaller
+_MOST_SIBLINGS = 5000  # more are no checkpoints
 _SAME = 0.01  # share by which the files of equal tensors may differ: metadata, and the pickle of a torch file
 _PAGE = re.compile(rb"\s*(<!doctype\s+html|<html|<\?xml[^>]*>\s*<(error|html))", re.I)
 _PERMISSION = "change its permission, or run the check as its owner"
@@ -225,21 +224,18 @@ def _file(deliverable: Deliverable, path: str, entry: Entry, evidence: Evidence,
         yield from _first_bytes(deliverable, path, entry, head, alone)
 
 
-def _siblings(campaign: Campaign, path: str) -> Iterator[Entry]:
-    """The files of the same name in the other checkpoints of a training: ``checkpoint-500`` beside ``checkpoint-1000``."""
-    folder, name = posixpath.split(path)
-    if _STEP.fullmatch(posixpath.basename(folder)) is None:
-        return
-    for other in campaign.inventory.children(posixpath.dirname(folder)):
-        if other.kind == FOLDER and other.path != folder and _STEP.fullmatch(posixpath.basename(other.path)):
-            entry = campaign.inventory.by_path.get(paths.join(other.path, name))
-            if entry is not None and entry.kind == FILE and entry.size:
-                yield entry
+def _siblings(campaign: Campaign, path: str) -> Sequence[Entry]:
+    """The same file at the other steps of a training: in ``checkpoint-1000`` beside ``checkpoint-500``, or ``epoch_2.pt``."""
+    place = series(path)
+    if place is None or len(campaign.inventory.series.get(place[0], ())) > _MOST_SIBLINGS:
+        return ()
+    return [entry for entry in campaign.inventory.series.get(place[0], ()) if entry.path != path]
 
 
 def _unlike(campaign: Campaign, path: str, entry: Entry) -> Iterator[Finding]:
     """A finding when a file of model weights has another size than all of its siblings."""
-    if not _MODEL_WEIGHTS.fullmatch(posixpath.basename(path)) or not entry.size:
+    name = posixpath.basename(path)
+    if not (_MODEL_WEIGHTS.fullmatch(name) or (is_checkpoint(name) and not may_lack_tensors(name))) or not entry.size:
         return
     others = sorted(sibling.size for sibling in _siblings(campaign, path))
     if not others:

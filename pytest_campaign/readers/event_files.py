@@ -37,7 +37,7 @@ class Scalar(NamedTuple):
 def scalars(stream: BinaryIO) -> Iterator[Scalar | Fault]:
     """The scalars of a file in their order, and what is wrong with it.
 
-    The last record of a writer that was killed is cut: a fault of kind ``tail``. Other kinds are ``syntax`` (a wrong checksum or
+    The last record of a writer that was killed is cut: a fault of kind ``tail``. Other kinds are ``damaged`` (a wrong checksum or
     a message that is none; nothing follows), ``nul`` and ``limit``. Raises nothing but what ``stream`` raises.
     """
     with buffered(stream) as reader:
@@ -56,7 +56,7 @@ def _records(reader: BinaryIO) -> Iterator[Scalar | Fault]:
             return
         length, checksum = struct.unpack("<QI", head)
         if masked_checksum(head[:8]) != checksum:
-            yield _fault("syntax", "the length of a record does not fit its checksum", number)
+            yield _fault("damaged", "the length of a record does not fit its checksum", number)
             return
         if length > LARGEST_RECORD:
             yield Fault("limit", f"record {number:,} has {length:,} bytes", None, None, None, f"{length:,} bytes",
@@ -69,12 +69,12 @@ def _records(reader: BinaryIO) -> Iterator[Scalar | Fault]:
         if length <= _LARGEST_CHECKED and budget > 0:
             budget -= length
             if masked_checksum(data) != int.from_bytes(tail, "little"):
-                yield _fault("syntax", "a record does not fit its checksum", number)
+                yield _fault("damaged", "a record does not fit its checksum", number)
                 return
         try:
             yield from _event(data, number)
         except (Malformed, Cut, OSError):
-            yield _fault("syntax", "a record is no event", number)
+            yield _fault("damaged", "a record is no event", number)
             return
 
 

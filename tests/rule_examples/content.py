@@ -216,6 +216,25 @@ def one_that_is_smaller(made: Written) -> None:
     steps(made, 64, 48, 64)
 
 
+def epochs(made: Written, *sizes: int) -> None:
+    """Checkpoints of one training side by side in a folder."""
+    for epoch, many in enumerate(sizes):
+        torch.save({"weight": torch.randn(many, many)}, made / f"runs/control/epoch={epoch}-loss=0.{many}.ckpt")
+        made.add(f"control/epoch-{epoch}", "checkpoint", f"runs/control/epoch={epoch}-loss=0.{many}.ckpt")
+
+
+@faulty("content.unlike-siblings", "control/epoch-1", "runs/control/epoch=1-loss=0.2.ckpt")
+def a_file_beside_the_others_that_holds_nearly_nothing(made: Written) -> None:
+    epochs(made, 200, 2, 200)
+
+
+@sound("content.unlike-siblings", "control/epoch-1")
+def files_of_equal_size_and_one_of_another_sort(made: Written) -> None:
+    epochs(made, 64, 64, 64)
+    torch.save({"weight": torch.randn(2, 2)}, made / "runs/control/ema-epoch=1-loss=0.64.ckpt")
+    made.add("control/ema", "checkpoint", "runs/control/ema-epoch=1-loss=0.64.ckpt")
+
+
 @sound("content.unlike-siblings", "control/step-20")
 def steps_of_equal_size(made: Written) -> None:
     steps(made, 64, 64, 64)

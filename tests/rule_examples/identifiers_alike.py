@@ -167,6 +167,14 @@ def a_step_whose_tensors_have_other_names(made: Written) -> None:
     save_file(renamed, made / checkpoint(made, 40) / "model.safetensors")
 
 
+@faulty("identifiers.other-tensors", "variant/step-40", "runs/variant/step_40.safetensors")
+def a_file_with_less_beside_the_others(made: Written) -> None:
+    for step in (20, 40, 60):
+        held = dict(list(tensors(step).items())[:1]) if step == 40 else tensors(step)
+        save_file(held, made / f"runs/variant/step_{step}.safetensors")
+        made.add(f"variant/step-{step}", "checkpoint", f"runs/variant/step_{step}.safetensors")
+
+
 @sound("identifiers.other-tensors", "variant/step-40")
 def steps_with_the_same_tensors_in_another_order(made: Written) -> None:
     checkpoint(made, 20)

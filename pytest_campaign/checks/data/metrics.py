@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -32,6 +33,7 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
     wanted = _wanted(campaign, deliverable, alone)
     entries = _entries(campaign, deliverable, alone)
     numbers = 0
+    histories: dict[str, list[tuple[str, MetricFacts]]] = {}
     for entry in entries:
         if suffix(entry.path) in metric_facts.SETTINGS:
             faults = list(parameters.settings(entry, evidence, numbers=False))
@@ -52,6 +54,11 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
             yield from no_rows(campaign, deliverable, entry, facts.names or (), evidence)
         yield from _values(entry.path, facts)
         yield from _history(entry.path, facts, run)
+        # A run that is resumed begins another event file in the same folder.
+        whole = posixpath.dirname(entry.path) if event_files.NAME.search(entry.path) else entry.path
+        histories.setdefault(whole, []).append((entry.path, facts))
+    for parts in histories.values():
+        yield from _extent(parts, run)
     if entries and not numbers:
         yield rules.ALL_EMPTY.finding("there is no number in it", path=entries[0].path, observed="0 numbers",
                                       expected="at least one number", remedy="run the evaluation again and look at its output")
@@ -152,7 +159,6 @@ def _history(path: str, facts: MetricFacts, run: Run | None) -> Iterator[Finding
         message, limit = in_words(rule, text)
         yield rules.FORBIDDEN.finding(message, **at(where, path), observed=text, expected=f"not {limit}",
                                       remedy=f"record the run as aborted by {rule.id}")
-    yield from _extent(path, facts, run)
 
 
 def in_words(rule: AbortRule, value: str) -> tuple[str, str]:
@@ -163,11 +169,13 @@ def in_words(rule: AbortRule, value: str) -> tuple[str, str]:
             "this one claims to be completed"), limit
 
 
-def _extent(path: str, facts: MetricFacts, run: Run | None) -> Iterator[Finding]:
-    steps = facts.steps
-    if steps is None or run is None or not run.steps or len(steps.seen) < 3 or steps.within_epochs or facts.restarts:
+def _extent(parts: Sequence[tuple[str, MetricFacts]], run: Run | None) -> Iterator[Finding]:
+    """How much of its run a history covers, of one file or of several."""
+    if any(facts.restarts or breaks(facts.counts) for _, facts in parts):
         return
-    if breaks(facts.counts):
+    steps = metric_facts.joined([facts.steps for _, facts in parts if facts.steps is not None])
+    path = parts[-1][0]
+    if steps is None or run is None or not run.steps or len(steps.seen) < 3 or steps.within_epochs:
         return
     if run.status != "completed" or not _SHARE * run.steps <= steps.last <= run.steps + steps.stride + 1:
         return  # counted in other steps

@@ -35,7 +35,7 @@ SYNTAX = Rule("data.syntax", Level.ERROR, """
     Fix: write the file with a library.
     """)
 DAMAGED = Rule("data.damaged", Level.ERROR, """
-    A Parquet file is none, or a part of it cannot be decoded.
+    A Parquet file or an event file of TensorBoard is none, or a part of it cannot be decoded.
 
     Whatever reads the file fails there; in the fresh process a crash of the library counts too. Checksums of pages are compared
     where the writer put them in (pyarrow: `write_page_checksum=True`); without them a changed number goes unseen.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...campaign import Campaign, Deliverable, Run
-from ...file_names import in_tool_folder
+from ...file_names import in_tool_folder, series
 from ...findings import Finding, Level
-from ...inventory import FILE, Entry
+from ...inventory import Entry
 from ...parameters import Parameters, differences
 from ...text import listed, number, shown
 from ..base import Evidence
@@ -19,6 +19,8 @@ from .origins import STEP, innermost
 
 _WEIGHTS = frozenset({"model.safetensors", "adapter_model.safetensors"})
 _LONGEST_HEADER = 16 << 20
+_MOST_COMPARED = 100  # with each other
+_Listed = tuple[Entry, Mapping[str, tuple[object, object]]]
 
 
 def check(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
@@ -47,16 +49,13 @@ def _copies(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
 
 
 def _tensors(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
-    """Steps of one training whose safetensors files list other tensors than the step before."""
-    groups: dict[tuple[str, str], list[Entry]] = {}
-    for entry in campaign.inventory.entries:
-        folder, name = posixpath.split(entry.path)
-        if entry.kind == FILE and name in _WEIGHTS and STEP.search(folder) and not in_tool_folder(entry.path):
-            groups.setdefault((posixpath.dirname(folder), name), []).append(entry)
-    for entries in groups.values():
+    """Steps of one training whose safetensors files list other tensors than most of them, or than the step before."""
+    for members in campaign.inventory.series.values():
+        entries = [entry for entry in members if _holds_tensors(entry.path)]
+        if len(entries) < 2:
+            continue
         headers = [(entry, header) for entry in entries if (header := _header(evidence, entry)) is not None]
-        headers.sort(key=lambda item: _step(item[0]))
-        for (before, wanted), (entry, header) in itertools.pairwise(headers):
+        for (before, wanted), (entry, header) in _pairs(headers):
             lost, new = sorted(wanted.keys() - header.keys()), sorted(header.keys() - wanted.keys())
             other = sorted(name for name in wanted.keys() & header.keys() if wanted[name] != header[name])
             if not (lost or new or other):
@@ -71,9 +70,22 @@ def _tensors(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
                     expected=number(len(wanted), "tensor"), remedy="save it again, or take the checkpoint before")
 
 
-def _step(entry: Entry) -> int:
-    step = STEP.search(posixpath.dirname(entry.path))
-    return int(step[1]) if step else 0
+def _holds_tensors(path: str) -> bool:
+    """Whether a file of a series is to list the same tensors at each step: the model, or a file that is a step by itself."""
+    name = posixpath.basename(path)
+    return (name in _WEIGHTS or (name.endswith(".safetensors") and series(name) is not None)) and not in_tool_folder(path)
+
+
+def _pairs(headers: Sequence[_Listed]) -> Iterator[tuple[_Listed, _Listed]]:
+    """Each that may be unlike, after what it is compared with: one of the many that agree, or the one before."""
+    for listed_one in headers:
+        alike = sum(listed_one[1] == header for _, header in headers)
+        if 2 * alike > len(headers) > 2:
+            yield from ((listed_one, other) for other in headers if other[1] != listed_one[1])
+            return
+        if len(headers) > _MOST_COMPARED:
+            break
+    yield from itertools.pairwise(headers)
 
 
 def _header(evidence: Evidence, entry: Entry) -> Mapping[str, tuple[object, object]] | None:
