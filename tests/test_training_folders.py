@@ -43,7 +43,7 @@ def test_a_step_of_the_trainer_with_fsdp(tmp_path):
     distributed(step / "pytorch_model_fsdp_0", {"model": tensors()})
     (step / "trainer_state.json").write_text(json.dumps({"global_step": 100}))
     torch.save({"last_epoch": 100}, step / "scheduler.pt")
-    assert found(tmp_path) == {"runs/a/checkpoint-100": ["torch distributed checkpoint", "torch zip"]}
+    assert found(tmp_path) == {"runs/a/checkpoint-100": ["Trainer state", "torch distributed checkpoint"]}
 
 
 def test_a_checkpoint_of_deepspeed_is_one_with_its_steps(tmp_path):

@@ -291,7 +291,7 @@ def from_json(data: Any) -> Reading:
             bytes_read=_count(data["bytes_read"]),
             ranks=None if data["ranks"] is None else _count(data["ranks"]),
             only_state=_truth(data["only_state"]),
-            parts=[_part(part) for part in data["parts"]],
+            parts=tuple(_part(part) for part in data["parts"]),
             step=None if data["step"] is None else _count(data["step"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
