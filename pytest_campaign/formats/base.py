@@ -155,7 +155,7 @@ class Reading:
     stated: Mapping[tuple[str, ...], Any] = dataclasses.field(default_factory=dict)
     ranks: int | None = None
     only_state: bool = False
-    parts: Sequence[str] = ()
+    parts: Sequence[str] = dataclasses.field(default_factory=list)
     step: int | None = None
 
 
@@ -291,7 +291,7 @@ def from_json(data: Any) -> Reading:
             bytes_read=_count(data["bytes_read"]),
             ranks=None if data["ranks"] is None else _count(data["ranks"]),
             only_state=_truth(data["only_state"]),
-            parts=tuple(_part(part) for part in data["parts"]),
+            parts=[_part(part) for part in data["parts"]],
             step=None if data["step"] is None else _count(data["step"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
