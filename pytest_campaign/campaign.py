@@ -439,28 +439,28 @@ class Campaign:
         return deliverable is None or self.gates(self.priority(deliverable), missing=self.absent(deliverable))
 
     @functools.cached_property
-    def _vacant(self) -> frozenset[str]:
-        """The paths of the deliverables that are absent."""
-        return frozenset(path for path, target in self._targets.items() if target is None)
+    def _places(self) -> frozenset[str]:
+        """Where the deliverables lie; of those that are absent, where they should."""
+        return self._owners | {path for path, target in self._targets.items() if target is None}
 
     def owner(self, path: str) -> str | None:
         """Where the innermost deliverable around a path lies, itself present or not; None when there is none."""
-        while path not in self._owners and path not in self._vacant:
-            if not path:
-                return None
-            path = path.rpartition("/")[0]
-        return path
+        return paths.around(path, self._places)
+
+    @functools.cached_property
+    def _by_target(self) -> Mapping[str | None, Deliverable]:
+        """The first deliverable at each place."""
+        return {self.target(deliverable): deliverable for deliverable in reversed(self.deliverables)}
+
+    def deliverable_around(self, path: str) -> Deliverable | None:
+        """The innermost deliverable that is there at or around a path; the first of several at one place."""
+        at = paths.around(path, self._owners)
+        return self._by_target[at] if at is not None else None
 
     def owns(self, deliverable: Deliverable, path: str) -> bool:
         """Whether a file belongs to a deliverable: at or below its path, and to no deliverable nested in it."""
         target = self.target(deliverable)
-        if target is None or not paths.inside(path, target):
-            return False
-        while path != target:
-            if path in self._owners:
-                return False
-            path = path.rpartition("/")[0]
-        return True
+        return target is not None and paths.around(path, self._owners) == target
 
     @functools.cached_property
     def _units(self) -> Mapping[str, list[Unit]]:
@@ -484,9 +484,7 @@ class Campaign:
 
     def _owner(self, path: str) -> str:
         """Where the innermost deliverable around a path lies; the directory itself when there is none."""
-        while path not in self._owners and path:
-            path = path.rpartition("/")[0]
-        return path
+        return paths.around(path, self._owners) or ""
 
     def units_of(self, deliverable: Deliverable) -> Sequence[Unit]:
         """The recognised checkpoints of a deliverable, nested deliverables excluded.

@@ -246,7 +246,7 @@ class _Reading:
 
     def _nested(self, path: str, payload: bool = False) -> bool:
         """Whether a list (with ``payload`` a file of the bag itself) lies in the payload of another bag."""
-        around = [folder for folder in _above(path) if folder in self._payloads]
+        around = [folder for folder in paths.above(path) if folder in self._payloads]
         return len(around) > payload
 
     def _bytes(self, path: str, limit: int) -> bytes | None:
@@ -467,12 +467,6 @@ class _Reading:
             elif found[2] != "-":
                 self.declared.append(Declared(at[0], at[1], path, number, size=int(found[2])))
         self.declared = [one for one in self.declared if one.entry is not None or one.path not in fetched]
-
-
-def _above(path: str) -> Iterator[str]:
-    """The folders around a path, innermost first."""
-    while path := posixpath.dirname(path):
-        yield path
 
 
 def _encoding(name: str) -> str | None:

@@ -6,7 +6,7 @@ import functools
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from . import paths
 from .campaign import Deliverable
@@ -103,7 +103,7 @@ def containers(inventory: Inventory, units: Sequence[Unit]) -> Mapping[str, str]
         folder = posixpath.dirname(unit.path)
         if not unit.is_folder and folder and any(inventory.exists(paths.join(folder, mark)) for mark in _MARKS):
             own.setdefault(folder, "checkpoint")
-        own |= {above: "checkpoint" for above in _above(unit.path) if above not in own
+        own |= {above: "checkpoint" for above in paths.above(unit.path) if above not in own
                 and any(inventory.exists(paths.join(above, mark)) for mark in _MARKS_OF_PARTS)}
     found: dict[str, str] = {}
     for path, kind in sorted(own.items()):
@@ -111,12 +111,6 @@ def containers(inventory: Inventory, units: Sequence[Unit]) -> Mapping[str, str]
         if is_step or kind == "adapter" or not paths.within(path, found):
             found[path] = kind
     return found
-
-
-def _above(path: str) -> Iterator[str]:
-    """The folders around a path, the directory itself left out."""
-    while path := posixpath.dirname(path):
-        yield path
 
 
 def _is_shell(unit: Unit, units: Sequence[Unit]) -> bool:

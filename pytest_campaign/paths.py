@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import unicodedata
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
 LONGEST = 1024
 
@@ -51,11 +51,22 @@ def join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def within(path: str, folders: Container[str]) -> bool:
-    """Whether ``path`` is one of the folders or lies below one, in as many steps as the path has parts (all normal)."""
-    while path and path not in folders:
+def above(path: str) -> Iterator[str]:
+    """The folders around a path, innermost first, the campaign directory left out."""
+    while path := posixpath.dirname(path):
+        yield path
+
+
+def around(path: str, places: Container[str]) -> str | None:
+    """The innermost of the places at or around ``path``, in as many steps as the path has parts (all normal)."""
+    while path and path not in places:
         path = posixpath.dirname(path)
-    return path in folders
+    return path if path in places else None
+
+
+def within(path: str, folders: Container[str]) -> bool:
+    """Whether ``path`` is one of the folders or lies below one (all normal)."""
+    return around(path, folders) is not None
 
 
 def folded(name: str) -> str:

@@ -29,17 +29,11 @@ def unclaimed(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
     named |= _of_records(campaign, evidence)
     bags = (posixpath.split(entry.path) for entry in campaign.inventory.entries)
     named |= {paths.join(folder, FETCH) for folder, name in bags if name == BAGIT}
+    claimed = owned | (named - {""})
     left = []
     for entry in campaign.inventory.entries:
         matters = (entry.kind == FILE and entry.size > 0) or (entry.kind != FOLDER and is_checkpoint(entry.path))
-        if not matters or entry.path in named:
-            continue
-        above = entry.path
-        while above and above not in owned and above not in named:
-            above = posixpath.dirname(above)
-        if above or "" in owned:
-            continue
-        if not is_aside(entry.path):
+        if matters and not paths.within(entry.path, claimed) and not is_aside(entry.path):
             left.append(entry.path)
     if left:
         files = "1 file belongs" if len(left) == 1 else f"{len(left)} files belong"

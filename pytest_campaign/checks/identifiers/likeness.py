@@ -15,7 +15,7 @@ from ...parameters import Parameters, differences
 from ...text import listed, number, shown
 from ..base import Evidence
 from . import rules
-from .origins import STEP, innermost
+from .origins import STEP
 
 _WEIGHTS = frozenset({"model.safetensors", "adapter_model.safetensors"})
 _LONGEST_HEADER = 16 << 20
@@ -62,7 +62,7 @@ def _tensors(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
                 continue
             parts = [f"{number(len(names), 'tensor')} {what} ({listed(names, 3)})"
                      for names, what in ((lost, "less"), (new, "more"), (other, "of another type or shape")) if names]
-            owner = innermost(campaign, entry.path)
+            owner = campaign.deliverable_around(entry.path)
             if owner is None or not campaign.aborted(owner.run):
                 yield rules.OTHER_TENSORS.finding(
                     f"compared with {before.path}: {', '.join(parts)}", path=entry.path, pointer=(lost + new + other)[0],

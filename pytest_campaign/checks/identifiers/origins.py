@@ -85,17 +85,11 @@ def check(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
 def _states(campaign: Campaign, evidence: Evidence) -> Iterator[_State]:
     for entry in campaign.inventory.entries:
         if entry.kind == FILE and posixpath.basename(entry.path) == STATE and not in_tool_folder(entry.path):
-            owner = innermost(campaign, entry.path)
+            owner = campaign.deliverable_around(entry.path)
             run = campaign.runs.get(owner.run or "") if owner is not None else _run_around(campaign, entry.path)
             content = read_object(evidence, entry)
             if run is not None and content is not None and not campaign.aborted(run.id):
                 yield _State(entry.path, run, owner, content)
-
-
-def innermost(campaign: Campaign, path: str) -> Deliverable | None:
-    """The innermost deliverable around a file."""
-    around = [d for d in campaign.deliverables if (target := campaign.target(d)) is not None and paths.inside(path, target)]
-    return max(around, key=lambda d: len(campaign.target(d) or ""), default=None)
 
 
 def _run_around(campaign: Campaign, path: str) -> Run | None:
