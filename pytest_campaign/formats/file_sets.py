@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from .base import FileFacts, Problem, ProblemKind, Reading, Source
-from .streaming import scan
+from .streaming import digest
 
 _SAID_ONCE = frozenset({ProblemKind.FRAMEWORK_CLASS, ProblemKind.NO_CHECKSUM, ProblemKind.PICKLE_PROTOCOL})
 
@@ -52,11 +52,11 @@ def once(problems: Iterable[Problem]) -> Sequence[Problem]:
 def pass_over(path: str, source: Source) -> FileFacts:
     """Count a small file of a set as done, with its digest if that is asked for."""
     size = source.size(path)
-    if source.digest:
-        with source.open(path) as file:
-            return FileFacts(path, size, scan(file, size, (), source).sha256)
-    source.advance(size)
-    return FileFacts(path, size)
+    if not source.digest:
+        source.advance(size)
+        return FileFacts(path, size)
+    with source.open(path) as file:
+        return FileFacts(path, size, digest(file, size, source))
 
 
 def left_out(numbers: Iterable[int]) -> Sequence[int]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from .base import Candidate, Depth, FileFacts, Format, Placed, Problem, ProblemKind, Reading, Source, Unit
 from .protobuf_wire import Cut, Window
-from .streaming import Segment, never_written, non_finite, scan
+from .streaming import Segment, digest, never_written, non_finite, scan
 from .zip_archive import reader
 
 NAME = "Flax"
@@ -188,7 +188,6 @@ def read(unit: Unit, source: Source) -> Reading:
     problems: list[Problem] = []
     arrays: list[Array] = []
     depth: Depth | None = Depth.HEADER
-    sha256 = None
     with source.open(path) as file:
         try:
             for array in walk(Window(reader(file), size), MOST_OBJECTS):
@@ -216,8 +215,8 @@ def read(unit: Unit, source: Source) -> Reading:
             zero = {name: found.zero for name, found in named}
             problems += non_finite(path, named)
             depth = Depth.TENSORS if depth is not None else None
-        elif source.digest:
-            sha256 = scan(file, size, (), source).sha256
+        else:
+            sha256 = digest(file, size, source)
     unknown = [array for array in arrays if array.dtype not in {label for label, _ in _SIZES.values()}]
     if unknown:
         problems.append(Problem(ProblemKind.UNREADABLE_KIND, path, f"the type {unknown[0].dtype[:40]}",

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import BinaryIO
 
 from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
-from .streaming import exactly, scan
+from .streaming import digest, holds
 from .zip_archive import Read, reader
 
 NAME = "HDF5"
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _SUPERBLOCK = 128  # bytes that hold a superblock of any version
 _WRITING = 0x01  # of the consistency flags of version 3
-_PIECE = 1 << 20
 # How the configuration of a Keras model, which is a text in the file, calls a function that is stored as compiled code.
 _CODE = (b'"function_type": "lambda"', b'"__lambda__"')
 
@@ -92,24 +90,13 @@ def read(unit: Unit, source: Source) -> Reading:
     path, size = unit.path, source.size(unit.path)
     with source.open(path) as file:
         problems = list(check(reader(file), size, path))
-        if source.depth >= Depth.TENSORS and _holds(file, size, source):
+        told = 0 if source.digest else 1  # the digest counts the same bytes
+        if source.depth >= Depth.TENSORS and holds(file, size, _CODE, lambda count: source.advance(told * count)):
             problems.append(Problem(ProblemKind.PYTHON_CODE, path, "the configuration of a Keras model with a Lambda layer whose "
                                     "function is stored as compiled code", "layers that are named, not stored as code"))
-        sha256 = scan(file, size, (), source).sha256 if source.digest else None
+        sha256 = digest(file, size, source)
     readable = not any(problem.kind in (ProblemKind.DAMAGED, ProblemKind.TRUNCATED) for problem in problems)
     return Reading(NAME, Depth.HEADER if readable else None, [FileFacts(path, size, sha256)], problems)
-
-
-def _holds(file: BinaryIO, size: int, source: Source) -> bool:
-    """Whether one of the texts of compiled code lies in the file."""
-    rest = b""
-    for at in range(0, size, _PIECE):
-        data = rest + exactly(file, at, min(_PIECE, size - at))
-        if any(text in data for text in _CODE):
-            return True
-        rest = data[-max(map(len, _CODE)):]
-        source.advance(0 if source.digest else min(_PIECE, size - at))
-    return False
 
 
 FORMAT = Format(NAME, Depth.HEADER, read, recognise, ambiguous=True)

@@ -13,9 +13,9 @@ from typing import Any, BinaryIO
 from . import hdf5_file
 from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
 from .model_files import LARGEST, loads
-from .streaming import exactly, scan
+from .streaming import exactly
 from .zip_archive import STORED, Member, first_name, member_names
-from .zip_members import check_members, content, flat_archive
+from .zip_members import checked_archive, content
 
 NAME = "Keras"
 _METADATA, _CONFIG = "metadata.json", "config.json"
@@ -37,14 +37,12 @@ def read(unit: Unit, source: Source) -> Reading:
     """The archive of one file, its checksums, its configuration and the end of its weights."""
     path, size = unit.path, source.size(unit.path)
     with source.open(path) as file:
-        archive, problems = flat_archive(file, size, path)
-        if archive is None:
-            sha256 = scan(file, size, (), source).sha256 if source.digest else None
-            return Reading(NAME, None, [FileFacts(path, size, sha256)], problems)
-        found, sha256 = check_members(file, size, archive.members, path, source)
-        problems += found
-        broken = {problem.where for problem in found if problem.kind in (ProblemKind.CHECKSUM, ProblemKind.DAMAGED)}
-        members = {member.name: member for member in archive.members}
+        checked = checked_archive(file, size, path, source)
+        facts, problems = [FileFacts(path, size, checked.sha256)], list(checked.problems)
+        if checked.archive is None:
+            return Reading(NAME, None, facts, problems)
+        broken = {problem.where for problem in checked.in_members if problem.kind in (ProblemKind.CHECKSUM, ProblemKind.DAMAGED)}
+        members = {member.name: member for member in checked.archive.members}
         for needed in (_METADATA, _CONFIG):
             if needed not in members:
                 observed = f"member {needed} is absent"
@@ -55,7 +53,7 @@ def read(unit: Unit, source: Source) -> Reading:
             problems += _configuration(file, members[name], path)
         for name in {_WEIGHTS[0]} & members.keys() - broken:
             problems += _weights(file, members[name], path)
-    return Reading(NAME, Depth.HEADER, [FileFacts(path, size, sha256)], problems)
+    return Reading(NAME, Depth.HEADER, facts, problems)
 
 
 def _configuration(file: BinaryIO, member: Member, path: str) -> Iterator[Problem]:

@@ -14,7 +14,8 @@ from typing import Any
 from .. import paths
 from . import formats, sharded
 from .base import HEAD, Candidate, Depth, FileFacts, Folder, Placed, Problem, ProblemKind, Reading, Source, Unit
-from .streaming import exactly, scan
+from .file_sets import pass_over
+from .streaming import exactly
 
 LARGEST = 1 << 26  # bytes of a JSON file; the largest tokenizers have about 40 million
 MOST_VALUES = 8_000_000  # JSON values in one, which bounds the memory that it takes
@@ -165,14 +166,7 @@ class Documents:
 
     def pass_over(self, path: str) -> None:
         """Count a file as done, with its digest if that is asked for."""
-        size = self._source.size(path)
-        sha256 = None
-        if self._source.digest:
-            with self._source.open(path) as file:
-                sha256 = scan(file, size, (), self._source).sha256
-        else:
-            self._source.advance(size)
-        self.facts.append(FileFacts(path, size, sha256))
+        self.facts.append(pass_over(path, self._source))
 
 
 def read_parts(parts: Sequence[Unit], source: Source) -> list[Reading]:

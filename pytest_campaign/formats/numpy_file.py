@@ -18,7 +18,7 @@ from .numpy_header import LONGEST_HEADER, MAGIC, BadHeader, Header, parse
 from .pickle_file import bad, judged
 from .pickle_stream import Stream, names
 from .pickle_survey import BadPickle
-from .streaming import Found, Segment, Values, exactly, never_written, non_finite, scan
+from .streaming import Found, Segment, Values, digest, exactly, never_written, non_finite, scan
 from .zip_archive import STORED, Archive, Member, first_name, member_names, reader
 from .zip_members import BadDeflate, bad_members, flat_archive, inflate
 
@@ -221,7 +221,7 @@ class _Reader:
         segments = [self._segment(array, member) for array, member in parts]
         problems = list(never_written(path, file, self._size, segments))
         if not self._deep:
-            self._sha256 = scan(file, self._size, (), self._source).sha256 if self._source.digest else None
+            self._sha256 = digest(file, self._size, self._source)
             return problems
         result = scan(file, self._size, segments, self._source)
         self._sha256 = result.sha256

@@ -20,7 +20,7 @@ from .base import HEAD, Candidate, Depth, FileFacts, Format, Problem, ProblemKin
 from .pickle_globals import Kind, kind
 from .pickle_stream import Stream, TooLong, names
 from .pickle_survey import BadPickle, Name
-from .streaming import EndedEarly, scan
+from .streaming import EndedEarly, digest
 from .torch_legacy import recognise as is_torch_legacy
 
 NAME = "pickle"
@@ -150,7 +150,7 @@ def read(unit: Unit, source: Source) -> Reading:
             except BadPickle as error:
                 problems.append(bad(error, path, size))
         problems += judged(found, path, what)
-        sha256 = scan(file, size, (), source).sha256 if source.digest else None
+        sha256 = digest(file, size, source)
     return Reading(NAME, depth, [FileFacts(path, size, sha256)], problems)
 
 

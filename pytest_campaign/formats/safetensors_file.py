@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, TypeGuard
 from ..readers import strict_json
 from .base import Candidate, Depth, FileFacts, Format, Placed, Problem, ProblemKind, Reading, Source, Unit
 from .optimizer_state import training_parts
-from .streaming import Segment, exactly, never_written, non_finite, scan
+from .streaming import Segment, digest, exactly, never_written, non_finite, scan
 
 NAME = "safetensors"
 LONGEST_HEADER = 100_000_000  # bytes; the format's own limit
@@ -139,10 +139,9 @@ def read(unit: Unit, source: Source) -> Reading:
 
 def _facts(path: str, file: BinaryIO, size: int, source: Source) -> FileFacts:
     """The facts of a file whose tensors are not looked at."""
-    if source.digest:
-        return FileFacts(path, size, scan(file, size, (), source).sha256)
-    source.advance(size)
-    return FileFacts(path, size)
+    if not source.digest:
+        source.advance(size)
+    return FileFacts(path, size, digest(file, size, source))
 
 
 def parse(file: BinaryIO, size: int) -> Header:

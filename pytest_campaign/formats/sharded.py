@@ -20,7 +20,8 @@ from .. import paths
 from ..readers import strict_json
 from . import formats
 from .base import HEAD, Candidate, Depth, FileFacts, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
-from .streaming import exactly, scan, together
+from .file_sets import pass_over
+from .streaming import exactly, together
 
 NAME = "sharded"
 LARGEST_INDEX = 1 << 26  # bytes; one of a hundred thousand tensors has about ten million
@@ -153,7 +154,7 @@ def read(unit: Unit, source: Source) -> Reading:
     index = None
     if unit.path.endswith(".json"):
         shards = [path for path in unit.files if path != unit.path and source.exists(path)]
-        facts.append(_facts(unit.path, source))
+        facts.append(pass_over(unit.path, source))
         try:
             index = parse(_content(unit.path, source), unit.path.rpartition("/")[0])
         except Unusable as error:
@@ -187,15 +188,6 @@ def read(unit: Unit, source: Source) -> Reading:
         layout={name: placed for reading in readings.values() for name, placed in reading.layout.items()},
         parts=sorted({part for reading in readings.values() for part in reading.parts}),
     )
-
-
-def _facts(path: str, source: Source) -> FileFacts:
-    size = source.size(path)
-    if source.digest:
-        with source.open(path) as file:
-            return FileFacts(path, size, scan(file, size, (), source).sha256)
-    source.advance(size)
-    return FileFacts(path, size)
 
 
 def _content(path: str, source: Source) -> bytes:
@@ -347,7 +339,7 @@ def _format(path: str, source: Source) -> Format | None:
 
 def _unknown(path: str, source: Source) -> Reading:
     problem = Problem(ProblemKind.DAMAGED, path, "a file of no format that is known here", "safetensors or a torch file")
-    return Reading(NAME, None, [_facts(path, source)], [problem])
+    return Reading(NAME, None, [pass_over(path, source)], [problem])
 
 
 class _Share:

@@ -14,9 +14,8 @@ from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Rea
 from .model_files import LARGEST, loads
 from .pickle_globals import Kind, kind
 from .pickle_survey import Name
-from .streaming import scan
 from .zip_archive import Archive, member_names
-from .zip_members import check_members, content, flat_archive
+from .zip_members import checked_archive, content
 
 NAME = "skops"
 _SCHEMA = "schema.json"
@@ -35,19 +34,17 @@ def read(unit: Unit, source: Source) -> Reading:
     """The archive of one file, its checksums, its schema."""
     path, size = unit.path, source.size(unit.path)
     with source.open(path) as file:
-        archive, problems = flat_archive(file, size, path)
-        if archive is None:
-            sha256 = scan(file, size, (), source).sha256 if source.digest else None
-            return Reading(NAME, None, [FileFacts(path, size, sha256)], problems)
-        found, sha256 = check_members(file, size, archive.members, path, source)
-        problems += found
-        schema = next((member for member in archive.members if member.name == _SCHEMA), None)
+        checked = checked_archive(file, size, path, source)
+        facts, problems = [FileFacts(path, size, checked.sha256)], list(checked.problems)
+        if checked.archive is None:
+            return Reading(NAME, None, facts, problems)
+        schema = next((member for member in checked.archive.members if member.name == _SCHEMA), None)
         if schema is None:
             observed = f"member {_SCHEMA} is absent"
             problems.append(Problem(ProblemKind.FILE_MISSING, path, observed, "a member of that name", _SCHEMA))
-        elif not any(problem.where == _SCHEMA for problem in found):
-            problems += _described(content(file, schema, LARGEST), archive, path)
-    return Reading(NAME, Depth.HEADER, [FileFacts(path, size, sha256)], problems)
+        elif not any(problem.where == _SCHEMA for problem in checked.in_members):
+            problems += _described(content(file, schema, LARGEST), checked.archive, path)
+    return Reading(NAME, Depth.HEADER, facts, problems)
 
 
 def _described(data: bytes | None, archive: Archive, path: str) -> Iterator[Problem]:

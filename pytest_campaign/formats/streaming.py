@@ -105,6 +105,23 @@ def scan(file: BinaryIO, size: int, segments: Sequence[Segment], source: Source)
     return Scan([seen.found() for seen in work.seen], sha256)
 
 
+def digest(file: BinaryIO, size: int, source: Source) -> str | None:
+    """The SHA-256 of a file whose values nobody looks at, None unless it is asked for."""
+    return scan(file, size, (), source).sha256 if source.digest else None
+
+
+def holds(file: BinaryIO, size: int, texts: Sequence[bytes], seen: Callable[[int], None] = lambda count: None) -> bool:
+    """Whether one of some short texts lies anywhere in a file; ``seen`` is told the bytes of each piece that was looked at."""
+    rest = b""
+    for at in range(0, size, CHUNK):
+        data = rest + exactly(file, at, min(CHUNK, size - at))
+        if any(text in data for text in texts):
+            return True
+        rest = data[-max(map(len, texts)):]
+        seen(min(CHUNK, size - at))
+    return False
+
+
 def exactly(file: BinaryIO, offset: int, length: int) -> bytes:
     """``length`` bytes of an unbuffered file from ``offset``; raises `EndedEarly` when it has fewer. Moves its position."""
     file.seek(offset)

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from .. import paths
 from .base import Depth, FileFacts, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
 from .protobuf_wire import LENGTH, VARINT, Cut, Malformed, Window, fields
-from .streaming import exactly, scan
+from .streaming import digest, holds
 from .zip_archive import reader
 
 NAME = "SavedModel"
@@ -21,7 +21,6 @@ _INDEX = "variables/variables.index"
 _BESIDE = ("fingerprint.pb", "keras_metadata.pb")
 _BEGINNING = b"\x08\x01\x12"  # version 1 of the schema and the first graph
 _MOST_FIELDS = 10_000
-_PIECE = 1 << 20
 _OPERATIONS = (b"VarHandleOp", b"VariableV2")  # which need a value from the checkpoint
 
 
@@ -46,10 +45,10 @@ def read(unit: Unit, source: Source) -> Reading:
         size = source.size(path)
         with source.open(path) as file:
             problems += _message(file, size, path, model=path == model)
-            if path == model and not source.exists(index) and _holds_variables(file, size):
+            if path == model and not source.exists(index) and holds(file, size, _OPERATIONS):
                 observed = f"{_INDEX} is absent, and the graph has variables"
                 problems.append(Problem(ProblemKind.FILE_MISSING, index, observed, "the index"))
-            sha256 = scan(file, size, (), source).sha256 if source.digest else None
+            sha256 = digest(file, size, source)
         if not source.digest:
             source.advance(size)
         facts.append(FileFacts(path, size, sha256))
@@ -72,16 +71,6 @@ def _message(file: BinaryIO, size: int, path: str, *, model: bool) -> Iterator[P
     except Malformed as fault:
         yield Problem(ProblemKind.DAMAGED, path, f"{fault.what} at byte {fault.at:,}",
                       "a message as saved_model.proto describes it")
-
-
-def _holds_variables(file: BinaryIO, size: int) -> bool:
-    rest = b""
-    for at in range(0, size, _PIECE):
-        data = rest + exactly(file, at, min(_PIECE, size - at))
-        if any(name in data for name in _OPERATIONS):
-            return True
-        rest = data[-max(map(len, _OPERATIONS)):]
-    return False
 
 
 FORMAT = Format(NAME, Depth.HEADER, read, gather=gather)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from .base import Depth, Placed, Problem, ProblemKind, Source
-from .streaming import Found, Segment, exactly, never_written, non_finite, scan
+from .streaming import Found, Segment, digest, exactly, never_written, non_finite, scan
 from .torch_object import Tensor
 
 _LARGEST_VIEW = 64 << 20  # a view with gaps is copied to look at its own values alone, up to this many bytes
@@ -46,7 +46,7 @@ def read_values(file: BinaryIO, size: int, parts: Sequence[Part], tensors: Seque
     segments = [_segment(part, users) for part in parts]
     problems = list(never_written(path, file, size, segments))
     if source.depth < Depth.TENSORS:
-        return Values(problems, scan(file, size, (), source).sha256 if source.digest else None, 0, _layout(parts, tensors, path))
+        return Values(problems, digest(file, size, source), 0, _layout(parts, tensors, path))
     result = scan(file, size, segments, source)
     wrong = [
         (part, segment, found)

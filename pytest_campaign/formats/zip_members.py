@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from .base import Depth, Problem, ProblemKind, Source
-from .streaming import Segment, exactly, never_written, scan
+from .streaming import Segment, digest, exactly, never_written, scan
 from .zip_archive import STORED, Archive, ArchiveFault, Member, read_archive, reader
 
 LARGEST_INFLATED = 16 << 30  # bytes that the compressed members of one archive may have together
@@ -91,7 +92,7 @@ def check_members(
     segments = [Segment(member.offset, member.stored, crc=True, label=member.name) for member in stored]
     problems = list(never_written(path, file, size, segments))
     if source.depth < Depth.TENSORS:
-        return problems, scan(file, size, (), source).sha256 if source.digest else None
+        return problems, digest(file, size, source)
     result = scan(file, size, segments, source)
     wrong = [(member, found.crc32) for member, found in zip(stored, result.segments, strict=True) if found.crc32 != member.crc]
     broken = []
@@ -103,6 +104,25 @@ def check_members(
             elif crc != member.crc:
                 wrong.append((member, crc))
     return [*problems, *bad_members(path, wrong, broken)], result.sha256
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """An archive that was read: None when it has no directory, what is wrong with it and with its members, and its digest."""
+
+    archive: Archive | None
+    problems: Sequence[Problem]
+    in_members: Sequence[Problem]
+    sha256: str | None
+
+
+def checked_archive(file: BinaryIO, size: int, path: str, source: Source) -> Checked:
+    """A `flat_archive` with its members compared as `check_members` does."""
+    archive, problems = flat_archive(file, size, path)
+    if archive is None:
+        return Checked(None, problems, (), digest(file, size, source))
+    found, sha256 = check_members(file, size, archive.members, path, source)
+    return Checked(archive, [*problems, *found], found, sha256)
 
 
 def bad_members(path: str, wrong: Sequence[tuple[Member, int | None]], broken: Sequence[Member]) -> Iterator[Problem]:
