@@ -26,6 +26,8 @@ from .base import (
     Depth,
     Folder,
     Format,
+    Holds,
+    Pickled,
     Placed,
     Problem,
     ProblemKind,
@@ -115,4 +117,6 @@ def _gaps(unit: Unit, folder: Folder, random: list[int]) -> Iterator[Problem]:
                           + ", ".join(absent[:3]), f"numbers from 0 to {max(numbers):,} without a gap", count=len(absent))
 
 
-FORMAT = Format(NAME, Depth.TENSORS, read, gather=gather)
+FORMAT = Format(
+    NAME, Depth.TENSORS, read, gather=gather,
+    aliases=("safetensors", "pytorch", "torch", "fsdp", "accelerate"), of_others=True, pickled=Pickled.BY_NAME, holds=Holds.STATE)

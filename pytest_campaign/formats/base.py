@@ -245,6 +245,22 @@ def _nothing(folder: Folder) -> Iterator[Unit]:
     return iter(())
 
 
+class Pickled(enum.StrEnum):
+    """Whether torch's weights-only loader reads the files of a format."""
+
+    NO = "no"
+    YES = "yes"
+    BY_NAME = "by-name"  # those of a set that have the name of a pickle
+
+
+class Holds(enum.StrEnum):
+    """What a training can find in a format to go on from."""
+
+    WEIGHTS = "weights"  # weights and no more, unless the names of the tensors say otherwise
+    STATE = "state"  # an optimizer may be in it, and is found by its names
+    UNKNOWN = "unknown"  # nobody looks for an optimizer in it
+
+
 @dataclasses.dataclass(frozen=True)
 class Format:
     """One checkpoint format.
@@ -254,7 +270,9 @@ class Format:
     single files). ``read(unit, source)`` runs in the child; ``concurrent`` says that several threads may be in it at the
     same time. ``ambiguous`` says that what it recognises may be data of any kind (arrays, pickles): it is read where it is
     delivered as weights and nothing clearer lies there, and is no checkpoint by itself. ``preload`` are modules that
-    `Depth.MODEL` needs and that are imported once for all children; one that cannot be imported is no fault.
+    `Depth.MODEL` needs and that are imported once for all children; one that cannot be imported is no fault. ``aliases`` are
+    names that people write for it, in small letters and beside its own; ``of_others`` says that its files are those of other
+    formats.
     """
 
     name: str
@@ -265,6 +283,10 @@ class Format:
     concurrent: bool = False
     ambiguous: bool = False
     preload: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    of_others: bool = False
+    pickled: Pickled = Pickled.NO
+    holds: Holds = Holds.UNKNOWN
 
 
 def to_json(reading: Reading) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from .. import paths
-from .base import MODEL, OPTIMIZER, Depth, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
+from .base import MODEL, OPTIMIZER, Depth, Folder, Format, Holds, Pickled, Problem, ProblemKind, Reading, Source, Unit
 from .file_sets import combined, pass_over, stated
 from .sharded import read_all
 from .streaming import exactly
@@ -177,4 +177,6 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
 
 
-FORMAT = Format(NAME, Depth.TENSORS, read, gather=gather)
+FORMAT = Format(
+    NAME, Depth.TENSORS, read, gather=gather,
+    aliases=("safetensors", "pytorch", "torch", "deepspeed", "zero"), of_others=True, pickled=Pickled.BY_NAME, holds=Holds.STATE)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .. import paths
-from .base import Depth, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
+from .base import Depth, Folder, Format, Holds, Problem, ProblemKind, Reading, Source, Unit
 from .model_files import CONFIG, Documents, form_of, opened, settings
 
 NAME = "diffusers pipeline"
@@ -127,4 +127,4 @@ def _part(path: str, part: str, named: list[Any], names: list[str]) -> Iterator[
         yield Problem(ProblemKind.FILE_MISSING, f"{path}/{CONFIG}", f"{part} has weights and no {CONFIG}", CONFIG, f"/{part}")
 
 
-FORMAT = Format(NAME, Depth.TENSORS, read, gather=gather)
+FORMAT = Format(NAME, Depth.TENSORS, read, gather=gather, aliases=("diffusers",), holds=Holds.WEIGHTS)

@@ -230,4 +230,4 @@ def read(unit: Unit, source: Source) -> Reading:
          for array in whole})
 
 
-FORMAT = Format(NAME, Depth.TENSORS, read, recognise)
+FORMAT = Format(NAME, Depth.TENSORS, read, recognise, aliases=("msgpack", "jax"))

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, cast
 
-from .base import Candidate, Depth, FileFacts, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
+from .base import Candidate, Depth, FileFacts, Folder, Format, Holds, Problem, ProblemKind, Reading, Source, Unit
 from .streaming import Found, Segment, Values, exactly, never_written, non_finite, scan
 
 NAME = "GGUF"
@@ -484,4 +484,4 @@ def _across(unit: Unit, headers: Mapping[str, Header], complete: bool) -> Iterat
                       f"{', '.join(f'{total:,}' for total in sorted(announced))}, as the metadata says")
 
 
-FORMAT = Format(NAME, Depth.HEADER, read, recognise, gather)
+FORMAT = Format(NAME, Depth.HEADER, read, recognise, gather, holds=Holds.WEIGHTS)

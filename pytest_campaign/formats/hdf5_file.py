@@ -99,4 +99,4 @@ def read(unit: Unit, source: Source) -> Reading:
     return Reading(NAME, Depth.HEADER if readable else None, [FileFacts(path, size, sha256)], problems)
 
 
-FORMAT = Format(NAME, Depth.HEADER, read, recognise, ambiguous=True)
+FORMAT = Format(NAME, Depth.HEADER, read, recognise, ambiguous=True, aliases=("h5", "keras"))

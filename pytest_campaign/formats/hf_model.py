@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import paths
 from . import rebuilding, same_weights, sentence_modules, tensor_names, vocabulary
-from .base import Candidate, Depth, Folder, Format, Placed, Problem, ProblemKind, Reading, Source, Unit
+from .base import Candidate, Depth, Folder, Format, Holds, Pickled, Placed, Problem, ProblemKind, Reading, Source, Unit
 from .model_files import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -240,4 +240,7 @@ def _tied(tied: Mapping[str, str], layout: Mapping[str, Placed], source: Source)
                           f"{derived} was stored, {name} was not; the library ties them", f"the name {name}", derived)
 
 
-FORMAT = Format(NAME, Depth.MODEL, read, gather=gather, preload=rebuilding.LIBRARIES)
+FORMAT = Format(
+    NAME, Depth.MODEL, read, gather=gather, preload=rebuilding.LIBRARIES,
+    aliases=("safetensors", "pytorch", "torch", "transformers", "huggingface", "hf"),
+    of_others=True, pickled=Pickled.BY_NAME, holds=Holds.WEIGHTS)

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from . import torch_zip
-from .base import MODEL, OPTIMIZER, PROGRESS, SCHEDULE, Depth, Format, Problem, ProblemKind, Reading, Source, Unit
+from .base import MODEL, OPTIMIZER, PROGRESS, SCHEDULE, Depth, Format, Holds, Pickled, Problem, ProblemKind, Reading, Source, Unit
 from .optimizer_state import misfit, optimizer
 
 NAME = torch_zip.LIGHTNING
@@ -53,4 +53,6 @@ def _optimizers(path: str, reading: Reading, step: int | None, source: Source) -
                       f"at most {step:,} steps", "optimizer_states")
 
 
-FORMAT = Format(NAME, Depth.TENSORS, read, torch_zip.is_lightning)
+FORMAT = Format(
+    NAME, Depth.TENSORS, read, torch_zip.is_lightning,
+    aliases=("pytorch", "torch", "pt"), pickled=Pickled.YES, holds=Holds.STATE)

@@ -311,4 +311,4 @@ class _Reader:
                                 array.header.length, array.name in zero) for array in arrays})
 
 
-FORMAT = Format(NAME, Depth.TENSORS, read, recognise, ambiguous=True)
+FORMAT = Format(NAME, Depth.TENSORS, read, recognise, ambiguous=True, aliases=("npy", "npz", "jax"))

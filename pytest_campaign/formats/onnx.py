@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO
 
 from .. import paths
-from .base import Candidate, Depth, FileFacts, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
+from .base import Candidate, Depth, FileFacts, Folder, Format, Holds, Problem, ProblemKind, Reading, Source, Unit
 from .protobuf_wire import FIXED32, FIXED64, LENGTH, VARINT, Cut, Field, Malformed, Window, fields
 from .streaming import Segment, never_written, non_finite, scan
 
@@ -551,4 +551,4 @@ def _decimal(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
-FORMAT = Format(NAME, Depth.HEADER, read, recognise, gather)
+FORMAT = Format(NAME, Depth.HEADER, read, recognise, gather, holds=Holds.WEIGHTS)

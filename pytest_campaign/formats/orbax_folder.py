@@ -126,4 +126,4 @@ def _absent_items(unit: Unit, step: Mapping[str, Any] | None, source: Source) ->
                           f"the folder {item} with its files", "/item_handlers")
 
 
-FORMAT = Format(NAME, Depth.HEADER, read, gather=gather)
+FORMAT = Format(NAME, Depth.HEADER, read, gather=gather, aliases=("flax", "jax"))

@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import paths
 from . import adapter_on_base, rebuilding, tensor_names, vocabulary
-from .base import Depth, Folder, Format, Placed, Problem, ProblemKind, Reading, Source, Unit
+from .base import Depth, Folder, Format, Holds, Pickled, Placed, Problem, ProblemKind, Reading, Source, Unit
 from .model_files import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -274,4 +274,6 @@ def _uneven(modules: Sequence[str]) -> Iterator[tuple[str, int, Sequence[str]]]:
                 break
 
 
-FORMAT = Format(NAME, Depth.MODEL, read, gather=gather, preload=(*rebuilding.LIBRARIES, "peft"))
+FORMAT = Format(
+    NAME, Depth.MODEL, read, gather=gather, preload=(*rebuilding.LIBRARIES, "peft"),
+    aliases=("safetensors", "pytorch", "torch", "peft", "lora"), of_others=True, pickled=Pickled.BY_NAME, holds=Holds.WEIGHTS)

@@ -240,4 +240,4 @@ def _inflated(pieces: Iterator[bytes], name: str, make: Callable[[], _Machine]) 
                 raise _Fault(ProblemKind.TRUNCATED, f"the {name} data do not end", "their end")
 
 
-FORMAT = Format(NAME, Depth.HEADER, read, recognise, ambiguous=True)
+FORMAT = Format(NAME, Depth.HEADER, read, recognise, ambiguous=True, aliases=("joblib", "pkl", "sklearn", "scikit-learn"))

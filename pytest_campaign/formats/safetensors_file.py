@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, TypeGuard
 
 from ..readers import strict_json
-from .base import Candidate, Depth, FileFacts, Format, Placed, Problem, ProblemKind, Reading, Source, Unit
+from .base import Candidate, Depth, FileFacts, Format, Holds, Placed, Problem, ProblemKind, Reading, Source, Unit
 from .optimizer_state import training_parts
 from .streaming import Segment, digest, exactly, never_written, non_finite, scan
 
@@ -261,4 +261,4 @@ def _unknown_dtypes(path: str, header: Header) -> Iterator[Problem]:
                       f"one of {', '.join(DTYPES)}", where=unknown[0].name, count=len(unknown))
 
 
-FORMAT = Format(NAME, Depth.TENSORS, read, recognise, concurrent=True)
+FORMAT = Format(NAME, Depth.TENSORS, read, recognise, concurrent=True, aliases=("diffusers",), holds=Holds.WEIGHTS)

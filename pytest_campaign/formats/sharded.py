@@ -19,7 +19,7 @@ from typing import BinaryIO
 from .. import paths
 from ..readers import strict_json
 from . import formats
-from .base import HEAD, Candidate, Depth, FileFacts, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
+from .base import HEAD, Candidate, Depth, FileFacts, Folder, Format, Holds, Pickled, Problem, ProblemKind, Reading, Source, Unit
 from .file_sets import pass_over
 from .streaming import exactly, together
 
@@ -378,4 +378,6 @@ class _Stopped(Exception):
     """Another thread has failed; its error is the one that counts."""
 
 
-FORMAT = Format(NAME, Depth.TENSORS, read, gather=gather)
+FORMAT = Format(
+    NAME, Depth.TENSORS, read, gather=gather,
+    aliases=("safetensors", "pytorch", "torch", "diffusers"), pickled=Pickled.BY_NAME, holds=Holds.WEIGHTS)

@@ -93,4 +93,4 @@ def _listed(names: Mapping[str, None]) -> str:
     return shown + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
 
 
-FORMAT = Format(NAME, Depth.HEADER, read, recognise)
+FORMAT = Format(NAME, Depth.HEADER, read, recognise, aliases=("sklearn", "scikit-learn"))

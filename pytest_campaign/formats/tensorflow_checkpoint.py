@@ -183,4 +183,4 @@ class _Work:
                        self._dtypes, self._bytes)
 
 
-FORMAT = Format(NAME, Depth.HEADER, read, gather=gather)
+FORMAT = Format(NAME, Depth.HEADER, read, gather=gather, aliases=("tensorflow", "tf"))

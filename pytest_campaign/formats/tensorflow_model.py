@@ -73,4 +73,4 @@ def _message(file: BinaryIO, size: int, path: str, *, model: bool) -> Iterator[P
                       "a message as saved_model.proto describes it")
 
 
-FORMAT = Format(NAME, Depth.HEADER, read, gather=gather)
+FORMAT = Format(NAME, Depth.HEADER, read, gather=gather, aliases=("tensorflow", "tf"))

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from .. import paths
-from .base import Depth, FileFacts, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
+from .base import Depth, FileFacts, Folder, Format, Holds, Pickled, Problem, ProblemKind, Reading, Source, Unit
 from .distributed_metadata import LARGEST, MARK, Piece, Saved, coverage, merged, parse
 from .file_sets import combined, once, pass_over
 from .optimizer_state import training_parts
@@ -292,4 +292,6 @@ def _some(files: Sequence[str]) -> str:
     return ", ".join(map(_name, files[:_SHOWN])) + more
 
 
-FORMAT = Format(NAME, Depth.TENSORS, read, gather=gather)
+FORMAT = Format(
+    NAME, Depth.TENSORS, read, gather=gather,
+    aliases=("pytorch", "torch", "dcp", "fsdp", "distcp"), pickled=Pickled.YES, holds=Holds.STATE)

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
+from .base import Candidate, Depth, FileFacts, Format, Holds, Pickled, Problem, ProblemKind, Reading, Source, Unit
 from .optimizer_state import training_parts
 from .pickle_survey import LARGEST, BadPickle, Survey, survey
 from .streaming import exactly
@@ -201,4 +201,4 @@ def _parts(file: BinaryIO, size: int, layout: _Layout, path: str) -> Iterator[Pa
         at += 8 + storage.bytes
 
 
-FORMAT = Format(NAME, Depth.TENSORS, read, recognise)
+FORMAT = Format(NAME, Depth.TENSORS, read, recognise, aliases=("pytorch", "torch", "pt"), pickled=Pickled.YES, holds=Holds.STATE)

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
-from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
+from .base import Candidate, Depth, FileFacts, Format, Holds, Pickled, Problem, ProblemKind, Reading, Source, Unit
 from .optimizer_state import training_parts
 from .pickle_survey import LARGEST, BadPickle, Survey, survey
 from .streaming import exactly
@@ -230,4 +230,4 @@ def _reading(
     )
 
 
-FORMAT = Format(NAME, Depth.TENSORS, read, recognise)
+FORMAT = Format(NAME, Depth.TENSORS, read, recognise, aliases=("pytorch", "torch", "pt"), pickled=Pickled.YES, holds=Holds.STATE)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
+from .base import Candidate, Depth, FileFacts, Format, Holds, Problem, ProblemKind, Reading, Source, Unit
 from .torch_values import Part, read_values
 from .torch_zip import PICKLE, SCRIPT_PICKLE, is_archive, is_script
 from .zip_archive import STORED, Archive, ArchiveFault, Member, first_member, member_names, read_archive, reader
@@ -112,4 +112,4 @@ def _inflated(file: BinaryIO, archive: Archive, path: str) -> Iterator[Problem]:
             yield Problem(kind, path, observed, expected, members[0].name, len(members))
 
 
-FORMAT = Format(NAME, Depth.HEADER, read, recognise)
+FORMAT = Format(NAME, Depth.HEADER, read, recognise, holds=Holds.WEIGHTS)

@@ -30,6 +30,7 @@ from .base import (
     Depth,
     Folder,
     Format,
+    Pickled,
     Placed,
     Problem,
     ProblemKind,
@@ -220,4 +221,7 @@ def _counters(readings: Mapping[str, Reading], optimizers: Mapping[str, Optimize
             yield name, one.step
 
 
-FORMAT = Format(NAME, Depth.TENSORS, read, gather=gather, preload=rebuilding.LIBRARIES)
+FORMAT = Format(
+    NAME, Depth.TENSORS, read, gather=gather, preload=rebuilding.LIBRARIES,
+    aliases=("safetensors", "pytorch", "torch", "transformers", "huggingface", "hf", "trainer"),
+    of_others=True, pickled=Pickled.BY_NAME)

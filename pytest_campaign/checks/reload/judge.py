@@ -10,7 +10,7 @@ from ...campaign import WEIGHTS, Campaign, Deliverable
 from ...file_names import may_lack_tensors
 from ...findings import Finding, Level, Rule
 from ...formats import formats
-from ...formats.base import Depth, Problem, ProblemKind, Reading, Unit
+from ...formats.base import Depth, Pickled, Problem, ProblemKind, Reading, Unit
 from ...inventory import FILE, SPECIAL, Entry
 from ...reload.protocol import Death, DeathKind
 from ..base import Evidence
@@ -78,48 +78,7 @@ _DEATHS: dict[DeathKind, tuple[Rule, str]] = {
     DeathKind.NO_SERVER: (rules.NO_PROCESS, "mend what the message names, and run the check again"),
 }
 
-_PICKLES = frozenset({"torch zip", "torch legacy", "Lightning", "torch distributed checkpoint"})
 _SAFE_TORCH = (2, 10)  # the first release without CVE-2026-24747
-
-# Formats that hold files of other formats.
-_FOLDERS = ("Hugging Face model", "PEFT adapter", "accelerate state", "DeepSpeed checkpoint", "Trainer state")
-
-# Names that people write for the formats, beside the formats' own.
-_ALIASES = {
-    "safetensors": {"safetensors", "sharded", *_FOLDERS},
-    "pytorch": {*_PICKLES, "sharded", *_FOLDERS},
-    "torch": {*_PICKLES, "sharded", *_FOLDERS},
-    "pt": {"torch zip", "torch legacy", "Lightning"},
-    "dcp": {"torch distributed checkpoint"},
-    "fsdp": {"torch distributed checkpoint", "accelerate state"},
-    "distcp": {"torch distributed checkpoint"},
-    "deepspeed": {"DeepSpeed checkpoint"},
-    "zero": {"DeepSpeed checkpoint"},
-    "accelerate": {"accelerate state"},
-    "gguf": {"GGUF"},
-    "onnx": {"ONNX"},
-    "torchscript": {"TorchScript"},
-    "transformers": {"Hugging Face model", "Trainer state"},
-    "huggingface": {"Hugging Face model", "Trainer state"},
-    "hf": {"Hugging Face model", "Trainer state"},
-    "trainer": {"Trainer state"},
-    "peft": {"PEFT adapter"},
-    "npy": {"NumPy"},
-    "npz": {"NumPy"},
-    "joblib": {"pickle"},
-    "pkl": {"pickle"},
-    "sklearn": {"pickle", "skops"},
-    "scikit-learn": {"pickle", "skops"},
-    "h5": {"HDF5"},
-    "tensorflow": {"TensorFlow checkpoint", "SavedModel"},
-    "tf": {"TensorFlow checkpoint", "SavedModel"},
-    "keras": {"Keras", "HDF5"},
-    "flax": {"Flax", "Orbax"},
-    "msgpack": {"Flax"},
-    "jax": {"Flax", "Orbax", "NumPy"},
-    "diffusers": {"diffusers pipeline", "safetensors", "sharded"},
-    "lora": {"PEFT adapter"},
-}
 
 
 def has_weights(campaign: Campaign, deliverable: Deliverable) -> bool:
@@ -197,7 +156,10 @@ def _format(deliverable: Deliverable, units: Sequence[Unit]) -> Iterator[Finding
     if deliverable.format is None:
         return
     name = deliverable.format.lower()
-    known = {form.lower(): {form} for form in formats()} | _ALIASES
+    known: dict[str, set[str]] = {}
+    for form in formats().values():
+        for alias in (form.name.lower(), *form.aliases):
+            known.setdefault(alias, set()).add(form.name)
     place = deliverable.place
     found = sorted({unit.format for unit in units})
     if name not in known:
@@ -222,9 +184,10 @@ def _problem(problem: Problem, level: Level | None = None) -> Finding:
 
 def _is_pickled(unit: Unit) -> bool:
     """Whether torch's weights-only loader reads the unit."""
-    if unit.format == "sharded" or unit.format in _FOLDERS:
+    pickled = formats()[unit.format].pickled
+    if pickled is Pickled.BY_NAME:
         return any(file.endswith((".bin", ".pt", ".pth", ".pkl")) for file in unit.files)
-    return unit.format in _PICKLES
+    return pickled is Pickled.YES
 
 
 def _old_torch(units: Sequence[Unit], version: str) -> Iterator[Finding]:
@@ -295,7 +258,7 @@ def _rightly_without_tensors(problem: Problem, unit: Unit, deliverable: Delivera
     The state of a scheduler or a scaler and the arguments of a training hold none. They are no checkpoint by
     themselves: when the manifest calls a deliverable one, some file of it must hold tensors.
     """
-    if problem.kind is not ProblemKind.NO_TENSORS or unit.format in _FOLDERS or not _is_pickled(unit):
+    if problem.kind is not ProblemKind.NO_TENSORS or formats()[unit.format].of_others or not _is_pickled(unit):
         return False
     return holds or (deliverable.kind not in WEIGHTS and may_lack_tensors(unit.path))
 

@@ -13,18 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from ... import paths
 from ...campaign import WEIGHTS, Campaign, Deliverable
 from ...findings import Finding, Level
-from ...formats import trainer_state
-from ...formats.base import MODEL, OPTIMIZER, PROGRESS, RANDOM, SCHEDULE, Problem, ProblemKind, Reading, Unit
+from ...formats import accelerate_state, deepspeed, formats, lightning, trainer_state
+from ...formats.base import MODEL, OPTIMIZER, PROGRESS, RANDOM, SCHEDULE, Holds, Problem, ProblemKind, Reading, Unit
 from ...inventory import Entry
 from . import rules
 from .training_state import INFERENCE, RESUME
 
-_DEEPSPEED, _LIGHTNING, _ACCELERATE = "DeepSpeed checkpoint", "Lightning", "accelerate state"
-# Formats that hold weights and no more, unless the names of their tensors say otherwise.
-_WEIGHTS_ALONE = frozenset({"safetensors", "sharded", "Hugging Face model", "PEFT adapter", "diffusers pipeline", "GGUF", "ONNX",
-                            "TorchScript"})
-# Formats that can hold an optimizer, and in which one is found by its names. Of others (TensorFlow, HDF5) nothing is said.
-_LOOKED_INTO = frozenset({"torch zip", "torch legacy", "torch distributed checkpoint", _DEEPSPEED, _LIGHTNING, _ACCELERATE})
 _OF_RESUMING = frozenset({ProblemKind.OPTIMIZER, ProblemKind.PROGRESS, ProblemKind.BEHIND, ProblemKind.NO_SCALER})
 _VALUES = frozenset({ProblemKind.NAN, ProblemKind.INFINITE})
 # The parts of a checkpoint of the Trainer: the file to name, and what happens without it.
@@ -86,7 +80,7 @@ def _missing(folder: str, files: Mapping[str, Entry], known: Mapping[Unit, Readi
     below = {unit: reading for unit, reading in known.items()
              if unit.is_folder and unit.path != folder and paths.inside(unit.path, folder)}
     found = {part for reading in below.values() for part in (reading.parts if reading is not None else [OPTIMIZER])}
-    if any(unit.format == _DEEPSPEED for unit in (*below, *(unit for unit in known if unit.path == folder))):
+    if any(unit.format == deepspeed.NAME for unit in (*below, *(unit for unit in known if unit.path == folder))):
         found |= {OPTIMIZER, SCHEDULE}
     for part, name, effect in _NEEDED:
         if part not in found and not any(map(trainer_state.FILES[part].fullmatch, names)):
@@ -103,21 +97,22 @@ def _without_optimizer(
     if not filled or any(reading is None or reading.depth is None or OPTIMIZER in reading.parts for reading in filled.values()):
         return
     own = {path for unit in filled for path in unit.files}
-    formats = {unit.format for unit in filled}
-    if not formats <= _WEIGHTS_ALONE | _LOOKED_INTO or any(_MAY_BE_OPTIMIZER.search(path) for path in files if path not in own):
+    own_formats = {unit.format for unit in filled}
+    held = {formats()[name].holds for name in own_formats}
+    if Holds.UNKNOWN in held or any(_MAY_BE_OPTIMIZER.search(path) for path in files if path not in own):
         return
     names = sorted({posixpath.basename(path) for path in own})
     shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
     first = next(iter(filled))
-    if formats <= _WEIGHTS_ALONE:
+    if held == {Holds.WEIGHTS}:
         said, remedy = f"it holds weights alone ({shown})", "save the state of the optimizer beside them"
-    elif formats == {_LIGHTNING}:
+    elif own_formats == {lightning.NAME}:
         said, remedy = "it was saved without optimizer_states", "save with save_weights_only=False"
-    elif _ACCELERATE in formats:
+    elif accelerate_state.NAME in own_formats:
         said, remedy = f"it holds no optimizer ({shown})", "prepare the optimizer with accelerate and save the state again"
     else:
         said, remedy = f"nothing in it looks like an optimizer ({shown})", "save the state of the optimizer with it"
-    sure = formats <= _WEIGHTS_ALONE | {_LIGHTNING, _ACCELERATE}
+    sure = all(formats()[name].holds is Holds.WEIGHTS or name in (lightning.NAME, accelerate_state.NAME) for name in own_formats)
     yield rules.NOT_RESUMABLE.finding(
         f"{said}: a training that goes on from it starts its optimizer anew",
         path=first.path if len(filled) == 1 else deliverable.path, observed=said, level=None if sure else Level.WARNING,
@@ -131,7 +126,7 @@ def _other_step(known: Mapping[Unit, Reading | None]) -> Iterator[Finding]:
     """
     for unit, reading in known.items():
         name = posixpath.basename(unit.path)
-        named = _NAMED_STEP.search(name) if unit.format == _LIGHTNING else None
+        named = _NAMED_STEP.search(name) if unit.format == lightning.NAME else None
         if named is None or reading is None or reading.step is None:
             continue
         step, epoch = int(named["step"]), _NAMED_EPOCH.search(name)
