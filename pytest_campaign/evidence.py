@@ -179,6 +179,7 @@ class Files:
             return Parameters(path, {}, error.strerror or str(error))
         except Unreadable as error:
             return Parameters(path, {}, str(error))
+
     def records(self, entry: Entry, columns: Columns) -> RecordFacts:
         """What one pass over a file of records shows; OSError as for `head`."""
         if (entry.path, columns) not in self._records:

@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 
 from . import record_facts
 from .campaign import AbortRule
+from .formats.trainer_state import STATE
 from .key_sums import SHOWN
 from .readers import event_files, ini_text, json_lines, whole_json, yaml_text
 from .readers.event_files import Scalar
+from .readers.fields import leaves
 from .readers.rows import Header, Item, Row, Where
 from .readers.strict_json import Fault, pointer_to
 from .record_facts import Open, Places
@@ -145,7 +147,7 @@ def gather(path: str, size: int, opened: Open, wanted: Wanted) -> MetricFacts:
             gathering.item(record)
     elif record_facts.holds_lines(opened):
         _lines(gathering, opened)
-    elif path.rpartition("/")[2] == "trainer_state.json":
+    elif path.rpartition("/")[2] == STATE:
         gathering.lenient = True
         _document(gathering, _lenient(size, opened))
     else:
@@ -167,7 +169,7 @@ def _of_settings(kind: str, opened: Open, size: int) -> Sequence[tuple[tuple[str
         data = record_facts.whole(stream, min(size, yaml_text.MOST_BYTES + 1))
     try:
         if kind == "toml":
-            return [(keys, value, None) for keys, value in leaves(tomllib.loads(data.decode("utf-8-sig")))]
+            return [(keys, value, None) for keys, value in leaves(tomllib.loads(data.decode("utf-8-sig")), deepest=DEEPEST)]
         fields = list(yaml_text.fields(data) if kind in ("yaml", "yml") else ini_text.fields(data))
     except (ValueError, RecursionError):
         return []
@@ -349,11 +351,11 @@ class _Gathering:
     def tree(self, value: Any) -> None:
         """The numbers of a document, wherever they stand."""
         if isinstance(value, dict):
-            self._limits((keys, item, Where(self._path, None, pointer_to(keys))) for keys, item in leaves(value))
+            self._limits((keys, item, Where(self._path, None, pointer_to(keys))) for keys, item in leaves(value, deepest=DEEPEST))
             self._samples(value)
             if isinstance(value.get("results"), dict) and ("config" in value or "configs" in value or "config_general" in value):
                 value = {name: value[name] for name in ("results", "groups") if name in value}  # an evaluation harness
-        for keys, item in leaves(value):
+        for keys, item in leaves(value, deepest=DEEPEST):
             self._leaf(keys, item, Where(self._path, None, pointer_to(keys)))
 
     def values(self, found: Sequence[tuple[tuple[str, ...], Any, int | None]]) -> None:
@@ -412,8 +414,9 @@ class _Gathering:
             if isinstance(item.value, dict):
                 self._record(item.value, where)
             elif self._wanted.alone:
-                for keys, value in leaves(item.value):
-                    self._leaf(keys, value, where)
+                for keys, value in leaves(item.value, deepest=DEEPEST):
+                    if keys:
+                        self._leaf(keys, value, where)
 
     def scalar(self, item: Scalar | Fault) -> None:
         """The next value of an event file."""
@@ -450,7 +453,7 @@ class _Gathering:
             if table and isinstance(value, str) and name in self._columns:
                 value = self._cell(self._columns[name], name, value, where)
             if isinstance(value, (dict, list)):
-                for keys, leaf in leaves(value, (name,)):
+                for keys, leaf in leaves(value, (name,), DEEPEST):
                     self._leaf(keys, leaf, where)
                     number = _number(leaf)
                     if number is not None:
@@ -571,19 +574,6 @@ def holds(rule: AbortRule, number: float) -> bool:
     if rule.op == "not_finite":
         return not math.isfinite(number)
     return rule.op is not None and rule.value is not None and _COMPARISONS[rule.op](number, rule.value)
-
-
-def leaves(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every value in a document that is no object and no list, with the keys that lead to it."""
-    waiting: list[tuple[tuple[str, ...], Any]] = [(above, value)]
-    while waiting:
-        keys, value = waiting.pop()
-        if isinstance(value, dict) and len(keys) < DEEPEST:
-            waiting += [((*keys, str(key)), item) for key, item in reversed(value.items())]
-        elif isinstance(value, list) and len(keys) < DEEPEST:
-            waiting += [((*keys, str(at)), value[at]) for at in range(len(value) - 1, -1, -1)]
-        elif keys:
-            yield keys, value
 
 
 def _number(value: Any) -> float | None:

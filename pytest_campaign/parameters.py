@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .readers import ini_text, yaml_text
-from .readers.fields import Unreadable
+from .readers.fields import Unreadable, leaves
 
 MOST_BYTES = 1 << 20
 _MOST_NAMES = 20_000
@@ -57,7 +57,8 @@ def read(path: str, data: bytes) -> Mapping[str, str]:
     elif suffix in ("ini", "cfg"):
         pairs = ((".".join(field.keys), field.value) for field in ini_text.fields(data))
     else:
-        pairs = _leaves(_parsed(data, suffix))
+        pairs = ((".".join(keys), value if isinstance(value, str) else json.dumps(value, default=str))
+                 for keys, value in leaves(_parsed(data, suffix)))
     found: dict[str, str] = {}
     for name, value in pairs:
         found[name] = value
@@ -72,17 +73,6 @@ def _parsed(data: bytes, suffix: str) -> Any:
         return tomllib.loads(text) if suffix == "toml" else json.loads(text, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"it is no {'TOML' if suffix == 'toml' else 'JSON'}: {error}") from None
-
-
-def _leaves(value: Any) -> Iterator[tuple[str, str]]:
-    waiting: list[tuple[str, Any]] = [("", value)]
-    while waiting:
-        name, value = waiting.pop()
-        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
-        if items is None:
-            yield name, value if isinstance(value, str) else json.dumps(value, default=str)
-        else:
-            waiting += [(f"{name}.{key}" if name else str(key), item) for key, item in items]
 
 
 def differences(control: Mapping[str, str], variant: Mapping[str, str]) -> Sequence[Difference]:

@@ -95,6 +95,7 @@ class Session:
         self._progress = ProgressLine(config)
         self._hooks: dict[Path, Hooks] = {}
         self._results: dict[tuple[Path, Pair], Result] = {}
+        self._judged: Sequence[CampaignRecord] | None = None
         self._selected: set[tuple[Path, Pair]] = set()
         self._started = time.time()
         self._shelf = Shelf(chosen.base_models, hub_cache(os.environ))
@@ -192,6 +193,7 @@ class Session:
         text = getattr(report, "campaign_result", None)
         if key is None:
             return
+        self._judged = None
         if text is not None:
             result = Result.from_text(text)
             self._results[key[0], result.pair] = result
@@ -239,9 +241,13 @@ class Session:
         return ended and all(key in self._results for key in self._selected)
 
     def _campaigns(self) -> Sequence[CampaignRecord]:
-        return [campaign_record(subject.campaign, {pair: result for (d, pair), result in self._results.items() if d == directory},
+        """The records of the campaigns, worked out once for the results that are there."""
+        if self._judged is None:
+            self._judged = [
+                campaign_record(subject.campaign, {pair: result for (d, pair), result in self._results.items() if d == directory},
                                 partial=any((directory, pair) not in self._selected for pair in subject.where))
                 for directory, subject in self._subjects.items()]
+        return self._judged
 
     def _record(self, *, complete: bool, campaigns: bool = True) -> Record:
         isolation = self._reloader.isolation

@@ -60,6 +60,8 @@ class Evidence(Protocol):
 
     def parameters(self, campaign: Campaign) -> Mapping[str, Parameters]:
         """The parameters of the runs, by the id of the run; runs that name no file have none."""
+        ...
+
     def records(self, entry: Entry, columns: Columns) -> RecordFacts:
         """What one pass over a file of records shows; OSError as for `head`."""
         ...

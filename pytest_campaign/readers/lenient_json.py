@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
-from .fields import Field, Unreadable
+from .fields import Field, Unreadable, leaves
 
 MOST_BYTES = 16 << 20
 
@@ -22,17 +21,4 @@ def fields(data: bytes) -> Iterator[Field]:
         raise Unreadable("it is nested too deeply") from None
     except ValueError as error:
         raise Unreadable(f"it is no JSON: {error}") from None
-    return _texts(value)
-
-
-def _texts(value: Any) -> Iterator[Field]:
-    waiting: list[tuple[tuple[str, ...], Any]] = [((), value)]
-    while waiting:
-        keys, value = waiting.pop()
-        if isinstance(value, str):
-            yield Field(keys, value)
-        elif isinstance(value, dict):
-            waiting += [((*keys, key), item) for key, item in reversed(value.items()) if isinstance(item, (str, dict, list))]
-        elif isinstance(value, list):
-            waiting += [((*keys, str(at)), value[at]) for at in range(len(value) - 1, -1, -1)
-                        if isinstance(value[at], (str, dict, list))]
+    return (Field(keys, text) for keys, text in leaves(value) if isinstance(text, str))

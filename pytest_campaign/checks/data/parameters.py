@@ -11,9 +11,9 @@ from typing import Any
 from ...campaign import Campaign, Deliverable
 from ...findings import Finding
 from ...inventory import Entry
-from ...metric_facts import SETTINGS, leaves
+from ...metric_facts import DEEPEST, SETTINGS
 from ...readers import ini_text, strict_json, yaml_text
-from ...readers.fields import Unreadable
+from ...readers.fields import Unreadable, leaves
 from ...readers.rows import BOM
 from ...readers.strict_json import NotStrict, pointer_to
 from ...record_facts import suffix, torn
@@ -43,13 +43,9 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
 
 
 def _json(entry: Entry, evidence: Evidence, alone: bool) -> Iterator[Finding]:
-    if entry.size > LARGEST_JSON:
-        yield _too_large(entry, LARGEST_JSON)
-        return
-    try:
-        data = evidence.content(entry, LARGEST_JSON)
-    except OSError:
-        yield not_opened(entry.path)
+    data = _content(entry, LARGEST_JSON, evidence)
+    if isinstance(data, Finding):
+        yield data
         return
     try:
         value = strict_json.parse(data.removeprefix(BOM))
@@ -63,13 +59,9 @@ def _json(entry: Entry, evidence: Evidence, alone: bool) -> Iterator[Finding]:
 
 def settings(entry: Entry, evidence: Evidence, alone: bool = True, numbers: bool = True) -> Iterator[Finding]:
     """Findings about one file of settings that is no JSON; with ``numbers`` also about those that are not finite."""
-    if entry.size > LARGEST:
-        yield _too_large(entry, LARGEST)
-        return
-    try:
-        data = evidence.content(entry, LARGEST)
-    except OSError:
-        yield not_opened(entry.path)
+    data = _content(entry, LARGEST, evidence)
+    if isinstance(data, Finding):
+        yield data
         return
     if b"\0" in data:
         yield rules.NUL.finding(f"{data.count(0):,} NUL bytes", path=entry.path, line=data.count(b"\n", 0, data.find(0)) + 1,
@@ -99,7 +91,7 @@ def _toml(entry: Entry, data: bytes) -> Iterator[Finding]:
         return
     if not value:
         yield _empty(entry, "no entry")
-    for keys, leaf in leaves(value):
+    for keys, leaf in leaves(value, deepest=DEEPEST):
         if isinstance(leaf, float) and not math.isfinite(leaf):
             yield _not_finite(entry, str(leaf), pointer=pointer_to(keys))
 
@@ -125,9 +117,15 @@ def _plain(entry: Entry, data: bytes, alone: bool, *, yaml: bool) -> Iterator[Fi
             yield _not_finite(entry, field.value, line=field.line, pointer=pointer_to(field.keys))
 
 
-def _too_large(entry: Entry, most: int) -> Finding:
-    return rules.NOT_READ.finding(f"it has {entry.size:,} bytes", path=entry.path, observed=f"{entry.size:,} bytes",
-                                  expected=f"at most {most:,}", remedy="deliver the parameters without the rest")
+def _content(entry: Entry, most: int, evidence: Evidence) -> bytes | Finding:
+    """The content of a file, or why it is not read."""
+    if entry.size > most:
+        return rules.NOT_READ.finding(f"it has {entry.size:,} bytes", path=entry.path, observed=f"{entry.size:,} bytes",
+                                      expected=f"at most {most:,}", remedy="deliver the parameters without the rest")
+    try:
+        return evidence.content(entry, most)
+    except OSError:
+        return not_opened(entry.path)
 
 
 def _empty(entry: Entry, what: str) -> Finding:

@@ -16,15 +16,16 @@ from ... import paths, record_facts
 from ...campaign import Campaign, Deliverable, Run
 from ...file_names import in_tool_folder
 from ...findings import Finding, Level
+from ...formats.trainer_state import STATE
 from ...inventory import FILE, Entry
 from ...readers.rows import Row
 from ...text import shown
 from ..base import Evidence
+from ..training_log import TrainingLog, read_object
 from . import rules
 
-STATE = "trainer_state.json"
-_MOST_BYTES = 16 << 20
 STEP = re.compile(r"(?:^|/)checkpoint-([0-9]{1,18})$")
+_LOGGED = frozenset({"loss", "eval_loss", "grad_norm"})
 _RUN_FIELDS = ("run", "run_id", "run_name")
 _OF_ONE_RUN = frozenset({"metrics", "parameters", "predictions"})
 _OF_WEIGHTS = frozenset({"checkpoint", "adapter"})
@@ -44,24 +45,17 @@ class _State:
     path: str
     run: Run
     deliverable: Deliverable | None
-    content: Mapping[str, Any]
+    log: TrainingLog
 
     @property
     def folder(self) -> str:
         return posixpath.dirname(self.path)
 
-    @property
-    def step(self) -> int | None:
-        step = self.content.get("global_step")
-        return step if isinstance(step, int) and not isinstance(step, bool) else None
-
-    @property
+    @functools.cached_property
     def history(self) -> Mapping[tuple[int, str], str]:
         """The values of the log by step and name, as text: NaN equals NaN. The speed of a step is of no interest."""
-        log = self.content.get("log_history")
-        rows = [row for row in log if isinstance(row, dict) and isinstance(row.get("step"), int)] if isinstance(log, list) else []
-        return {(row["step"], name): repr(row[name]) for row in rows for name in ("loss", "eval_loss", "grad_norm")
-                if isinstance(row.get(name), float)}
+        return {(step, name): repr(value) for _, step, name, value in self.log.values()
+                if isinstance(step, int) and name in _LOGGED}
 
     @property
     def id(self) -> str | None:
@@ -74,7 +68,7 @@ def check(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
     for state in states:
         yield from _steps(state)
         yield from _best(campaign, state)
-    by_folder = sorted(states, key=lambda state: (posixpath.dirname(state.folder), state.step or 0))
+    by_folder = sorted(states, key=lambda state: (posixpath.dirname(state.folder), state.log.step or 0))
     for _, group in itertools.groupby(by_folder, key=lambda state: (posixpath.dirname(state.folder), state.run.id)):
         siblings = list(group)
         yield from _histories(siblings)
@@ -89,7 +83,7 @@ def _states(campaign: Campaign, evidence: Evidence) -> Iterator[_State]:
             run = campaign.runs.get(owner.run or "") if owner is not None else _run_around(campaign, entry.path)
             content = read_object(evidence, entry)
             if run is not None and content is not None and not campaign.aborted(run.id):
-                yield _State(entry.path, run, owner, content)
+                yield _State(entry.path, run, owner, TrainingLog(content))
 
 
 def _run_around(campaign: Campaign, path: str) -> Run | None:
@@ -101,36 +95,25 @@ def _run_around(campaign: Campaign, path: str) -> Run | None:
     return campaign.runs.get(runs.pop() or "") if len(runs) == 1 else None
 
 
-def read_object(evidence: Evidence, entry: Entry) -> Mapping[str, Any] | None:
-    """The object in a framework's own JSON file, read as Python reads it; None when it is no such file."""
-    if entry.size > _MOST_BYTES:
-        return None
-    try:
-        value = json.loads(evidence.content(entry, _MOST_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return None  # other checks say what is wrong with it
-    return value if isinstance(value, dict) else None
-
-
 def _steps(state: _State) -> Iterator[Finding]:
-    if state.step is None:
+    if state.log.step is None:
         return
     named = STEP.search(state.folder)
-    if named is not None and int(named[1]) != state.step:
+    if named is not None and int(named[1]) != state.log.step:
         yield rules.OTHER_STEP.finding(
-            f"the folder is called {posixpath.basename(state.folder)} and holds the state of step {state.step}", path=state.path,
-            pointer="/global_step", observed=str(state.step), expected=named[1], deliverable=state.id,
+            f"the folder is called {posixpath.basename(state.folder)} and holds the state of step {state.log.step}",
+            path=state.path, pointer="/global_step", observed=str(state.log.step), expected=named[1], deliverable=state.id,
             remedy="give the folder the name of its step, or copy it again")
-    if state.run.steps is not None and state.step > state.run.steps:
+    if state.run.steps is not None and state.log.step > state.run.steps:
         yield rules.OTHER_RUN.finding(
-            f"the state of the training is at step {state.step}, and run {state.run.id} ended at step {state.run.steps}",
-            path=state.path, pointer="/global_step", observed=str(state.step), expected=f"at most {state.run.steps}",
+            f"the state of the training is at step {state.log.step}, and run {state.run.id} ended at step {state.run.steps}",
+            path=state.path, pointer="/global_step", observed=str(state.log.step), expected=f"at most {state.run.steps}",
             deliverable=state.id, remedy="move it to the run that it belongs to, or remove it; or correct steps in the manifest")
 
 
 def _best(campaign: Campaign, state: _State) -> Iterator[Finding]:
     """A state whose best checkpoint lies in the folder of another run."""
-    best = state.content.get("best_model_checkpoint")
+    best = state.log.content.get("best_model_checkpoint")
     parts = best.replace("\\", "/").rstrip("/").split("/") if isinstance(best, str) else []
     if len(parts) < 2 or state.run.id in parts or not _is_another(campaign, state.run, parts[-2]):
         return

@@ -12,6 +12,7 @@ from typing import Any
 from ...campaign import ESSENTIAL, Campaign, Deliverable, Manifest, Run
 from ...file_names import in_tool_folder
 from ...findings import Finding, Level
+from ...formats.trainer_state import STATE
 from ...inventory import FILE, Entry
 from ...metric_facts import Wanted
 from ...snapshot import MANIFEST
@@ -19,7 +20,7 @@ from ...text import listed
 from ..base import Evidence
 from ..data import metrics
 from ..data.faults import at
-from ..identifiers.origins import STATE, read_object
+from ..training_log import TrainingLog, read_object
 from . import rules
 
 _LOSS = re.compile(r"loss|eval_(.+_)?loss")
@@ -106,22 +107,15 @@ class _State:
 
     deliverable: Deliverable
     entry: Entry
-    content: Mapping[str, Any]
+    log: TrainingLog
 
     @property
     def step(self) -> int:
-        step = self.content.get("global_step")
-        return step if type(step) is int else 0
+        return self.log.step or 0
 
     def last_losses(self) -> Mapping[str, tuple[int, float, Any]]:
         """The last value of each loss by its name: the number of its entry in the log, the value and the step."""
-        log = self.content.get("log_history")
-        found = {}
-        for number, entry in enumerate(log if isinstance(log, list) else ()):
-            for name, value in entry.items() if isinstance(entry, dict) else ():
-                if isinstance(value, float) and _LOSS.fullmatch(name):
-                    found[name] = number, value, entry.get("step")
-        return found
+        return {name: (number, value, step) for number, step, name, value in self.log.values() if _LOSS.fullmatch(name)}
 
 
 def _completed(campaign: Campaign, run: Run, delivered: Sequence[Deliverable], evidence: Evidence) -> Iterator[Finding]:
@@ -146,7 +140,7 @@ def _states(campaign: Campaign, delivered: Sequence[Deliverable], evidence: Evid
             if entry.kind == FILE and posixpath.basename(path) == STATE and not in_tool_folder(path):
                 content = read_object(evidence, entry)
                 if content is not None:
-                    yield _State(deliverable, entry, content)
+                    yield _State(deliverable, entry, TrainingLog(content))
 
 
 def _ignored(run: Run, state: _State, wanted: Wanted, told: set[str],
