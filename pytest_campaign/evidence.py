@@ -6,24 +6,11 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import metadata
 from typing import Any, BinaryIO
 
-from . import (
-    bases,
-    copies,
-    declarations,
-    hashing,
-    key_sums,
-    machine_paths,
-    merging,
-    metric_facts,
-    parameters,
-    parquet_tables,
-    paths,
-    record_facts,
-)
+from . import bases, copies, declarations, hashing, merging, parameters, parquet_tables
 from .base_lookup import Absent, Found, Known, Shelf, open_spec
 from .bases import Statement
 from .campaign import Campaign, Deliverable
@@ -32,13 +19,10 @@ from .formats import formats
 from .formats.base import HEAD, Depth, FileFacts, Reading, Unit
 from .hashing import SHA256
 from .inventory import FILE, SIZE, Entry, Identity, Inventory
-from .key_sums import Difference, Hasher, Keys, Offenders, Sums
-from .metric_facts import MetricFacts, Wanted
 from .parameters import Parameters
 from .readers.fields import Unreadable
-from .readers.rows import Item, Where
-from .record_facts import PARQUET, Columns, RecordFacts, Rows
-from .reload.protocol import Answer, BaseFiles, Death, FileSpec, Job, Progress, Table
+from .record_files import RecordFiles
+from .reload.protocol import Answer, BaseFiles, Death, FileSpec, Job, Progress
 
 RELOAD, FIXITY = "reload", "fixity"  # the checks of which the record keeps what they learned
 _SAMPLE = 4096  # bytes at each of four places of a file that is compared with others
@@ -79,10 +63,7 @@ class Files:
         self._copies: Mapping[str, str] | None = None
         self._unit_copies: Mapping[str, str] | None = None
         self._parameters: Mapping[str, Parameters] | None = None
-        self._hasher = Hasher()
-        self._tables = parquet_tables.Tables(inventory.root, runner)
-        self._records: dict[tuple[str, Columns], RecordFacts] = {}
-        self._metrics: dict[tuple[str, Wanted], MetricFacts] = {}
+        self.record_files = RecordFiles(inventory, runner, lambda: self.on_progress)
         self._bases: int | None = None  # how many base models the campaign names
 
     @functools.cached_property
@@ -102,7 +83,7 @@ class Files:
 
     def stream(self, entry: Entry) -> BinaryIO:
         """A regular file, open for reading from its start, unbuffered; the caller closes it. OSError as for `head`."""
-        return os.fdopen(self._inventory.open(entry), "rb", buffering=0)
+        return self._inventory.stream(entry)
 
     def sha256(self, entry: Entry) -> str:
         """The SHA-256 of a regular file, in hexadecimal; OSError as for `head`."""
@@ -179,65 +160,6 @@ class Files:
             return Parameters(path, {}, error.strerror or str(error))
         except Unreadable as error:
             return Parameters(path, {}, str(error))
-
-    def records(self, entry: Entry, columns: Columns) -> RecordFacts:
-        """What one pass over a file of records shows; OSError as for `head`."""
-        if (entry.path, columns) not in self._records:
-            self._records[entry.path, columns] = record_facts.gather(
-                entry.path, self._items(entry, columns), columns, self._hasher, self._leads_nowhere)
-        return self._records[entry.path, columns]
-
-    def metrics(self, entry: Entry, wanted: Wanted) -> MetricFacts:
-        """What one pass over a file of metrics shows; OSError as for `head`."""
-        if (entry.path, wanted) not in self._metrics:
-            if record_facts.suffix(entry.path) == PARQUET:
-                rows = self._tables.rows(entry, Table(as_text=True), self.on_progress)
-                self._metrics[entry.path, wanted] = metric_facts.of_table(entry.path, rows, wanted)
-            else:
-                opened = functools.partial(self.stream, entry)
-                self._metrics[entry.path, wanted] = metric_facts.gather(entry.path, entry.size, opened, wanted)
-        return self._metrics[entry.path, wanted]
-
-    def keys_differ(self, ours: Rows, theirs: Rows, times: int = 1) -> Difference | None:
-        """How one multiset of keys differs from another, of which each counts so many times; None where they are equal."""
-        own, other = self._sums(ours), self._sums(theirs)
-        if not own.differing(other, times):
-            return None
-        return key_sums.difference(self._hasher, (own, self._keys(ours)), (other, self._keys(theirs)), times)
-
-    def keys_repeated(self, rows: Rows) -> Offenders:
-        """The keys that occur more than once."""
-        return key_sums.repeated(self._hasher, (self._sums(rows), self._keys(rows)))
-
-    def _sums(self, rows: Rows) -> Sums:
-        sums = Sums()
-        for entry in rows.entries:
-            sums += self.records(entry, rows.columns).sums
-        for key in rows.ids:
-            sums.add(self._hasher(key))
-        return sums
-
-    def _keys(self, rows: Rows) -> Keys:
-        def keys() -> Iterator[tuple[key_sums.Key, Where | None]]:
-            for entry in rows.entries:
-                yield from record_facts.keys(entry.path, self._items(entry, rows.columns), rows.columns.key)
-            yield from ((key, None) for key in rows.ids)
-
-        return keys
-
-    def _items(self, entry: Entry, columns: Columns) -> Iterator[Item]:
-        if record_facts.suffix(entry.path) == PARQUET:
-            return self._tables.rows(entry, Table(*dataclasses.astuple(columns)), self.on_progress)
-        return record_facts.read(entry.path, entry.size, functools.partial(self.stream, entry), columns)
-
-    def _leads_nowhere(self, path: str) -> str | None:
-        """Why the name of a file in a record leads to nothing here; None for what the check of paths speaks of."""
-        if machine_paths.parse(path) is not None or "://" in path:
-            return None
-        fault = paths.fault(path)
-        if fault is not None:
-            return fault
-        return None if self._inventory.exists(paths.normal(path)) else "it is not in the campaign directory"
 
     def stated_base(self, campaign: Campaign, deliverable: Deliverable) -> Statement:
         """What the manifest and the adapter configurations say of a deliverable's base."""

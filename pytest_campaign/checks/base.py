@@ -17,12 +17,9 @@ from ..campaign import Campaign, Deliverable
 from ..declarations import Declarations
 from ..findings import Finding, Rule
 from ..inventory import Entry
-from ..key_sums import Difference as KeyDifference
-from ..key_sums import Offenders
 from ..merging import Difference
-from ..metric_facts import MetricFacts, Wanted
 from ..parameters import Parameters
-from ..record_facts import Columns, RecordFacts, Rows
+from ..record_files import RecordFiles
 from ..reload.protocol import Answer, FileSpec
 
 
@@ -62,20 +59,9 @@ class Evidence(Protocol):
         """The parameters of the runs, by the id of the run; runs that name no file have none."""
         ...
 
-    def records(self, entry: Entry, columns: Columns) -> RecordFacts:
-        """What one pass over a file of records shows; OSError as for `head`."""
-        ...
-
-    def metrics(self, entry: Entry, wanted: Wanted) -> MetricFacts:
-        """What one pass over a file of metrics shows; OSError as for `head`."""
-        ...
-
-    def keys_differ(self, ours: Rows, theirs: Rows, times: int = 1) -> KeyDifference | None:
-        """How one multiset of keys differs from another, of which each counts so many times; None where they are equal."""
-        ...
-
-    def keys_repeated(self, rows: Rows) -> Offenders:
-        """The keys that occur more than once."""
+    @property
+    def record_files(self) -> RecordFiles:
+        """What is known about files of predictions, data sets and metrics."""
         ...
 
     def digests(self, wanted: Mapping[Entry, Collection[str]]) -> Mapping[Entry, Mapping[str, str] | OSError]:

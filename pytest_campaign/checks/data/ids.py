@@ -25,7 +25,7 @@ def check(campaign: Campaign, deliverable: Deliverable, ours: Rows, evidence: Ev
     if dataset is not None:
         yield from _against_dataset(campaign, dataset, ours, evidence)
         return
-    again = evidence.keys_repeated(ours)
+    again = evidence.record_files.keys_repeated(ours)
     yield from repeated(again, f"{_names(ours.columns.key)} identifies no record")
     control = _of_control(campaign, deliverable)
     if not again.count and control is not None:
@@ -44,7 +44,7 @@ def _against_control(control: str, theirs: Rows, ours: Rows, evidence: Evidence)
     sound = all(one is not None and has_keys(one) for one in known)
     if not known or not sound or len(theirs.columns.key) != len(ours.columns.key):
         return  # what is wrong with the control is said there
-    if difference := evidence.keys_differ(_in_order(ours, theirs.columns.key), theirs):
+    if difference := evidence.record_files.keys_differ(_in_order(ours, theirs.columns.key), theirs):
         sorts = (("without", difference.missing), ("more often", difference.repeated), ("with", difference.unknown))
         listed = "; ".join(f"{word} {told(sort.count, 'id', _named(sort))}" for word, sort in sorts if sort.count)
         first = next((sort.first[0][1] for _, sort in reversed(sorts) if sort.count and sort is not difference.missing), None)
@@ -84,7 +84,7 @@ def _against_dataset(campaign: Campaign, dataset: Dataset, ours: Rows, evidence:
     key, times = theirs.columns.key, 1
     ours = _in_order(ours, key)
     if len(key) < len(ours.columns.key) and set(key) < set(ours.columns.key):  # several predictions of each row, as many of each
-        again = evidence.keys_repeated(ours)
+        again = evidence.record_files.keys_repeated(ours)
         yield from repeated(again, f"{_names(ours.columns.key)} identifies no record")
         if again.count:
             return
@@ -95,7 +95,7 @@ def _against_dataset(campaign: Campaign, dataset: Dataset, ours: Rows, evidence:
             f"the data set {shown(dataset.name, 60)} goes by {_names(key)}, its predictions by {_names(ours.columns.key)}",
             **_place(dataset), observed=_names(ours.columns.key), expected=_names(key), remedy="name the same fields in both")
         return
-    if difference := evidence.keys_differ(ours, theirs, times):
+    if difference := evidence.record_files.keys_differ(ours, theirs, times):
         yield from _difference(difference, shown(dataset.name, 60), ours.entries[0].path, {
             "observed": number(count(ours, evidence), "record"),
             "expected": f"{number(times * count(theirs, evidence), 'record')}, the ids of {shown(dataset.name, 60)}"})

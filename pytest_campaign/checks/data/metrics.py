@@ -42,7 +42,7 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
                 numbers += 1
                 continue
         try:
-            facts = evidence.metrics(entry, wanted)
+            facts = evidence.record_files.metrics(entry, wanted)
         except OSError:
             yield not_opened(entry.path)
             numbers += 1
@@ -82,7 +82,7 @@ def broken(campaign: Campaign, deliverables: Iterable[Deliverable], evidence: Ev
             wanted = _wanted(campaign, deliverable, alone)
             for entry in _entries(campaign, deliverable, alone):
                 with contextlib.suppress(OSError):
-                    held.update(rule.id for rule, *_ in evidence.metrics(entry, wanted).forbidden)
+                    held.update(rule.id for rule, *_ in evidence.record_files.metrics(entry, wanted).forbidden)
     return held
 
 

@@ -59,7 +59,7 @@ def dataset(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) ->
                 f"{number(known.rows, 'row')}, and the manifest says {declared.rows:,}", path=entry.path,
                 observed=number(known.rows, "row"), expected=f"{declared.rows:,}", remedy="copy it again, or correct rows")
         if key and has_keys(known):
-            again = evidence.keys_repeated(Rows((entry,), wanted))
+            again = evidence.record_files.keys_repeated(Rows((entry,), wanted))
             yield from ids.repeated(again, "the key of the data set identifies no row", Level.WARNING)
 
 

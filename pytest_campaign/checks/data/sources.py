@@ -52,7 +52,7 @@ def is_one_file(campaign: Campaign, deliverable: Deliverable) -> bool:
 def facts(entry: Entry, wanted: Columns, evidence: Evidence) -> RecordFacts | None:
     """What is in a file, None when it cannot be opened."""
     try:
-        return evidence.records(entry, wanted)
+        return evidence.record_files.records(entry, wanted)
     except OSError:
         return None
 
@@ -64,4 +64,4 @@ def has_keys(one: RecordFacts) -> bool:
 
 def count(rows: Rows, evidence: Evidence) -> int:
     """How many records there are."""
-    return sum(evidence.records(entry, rows.columns).rows for entry in rows.entries) + len(rows.ids)
+    return sum(evidence.record_files.records(entry, rows.columns).rows for entry in rows.entries) + len(rows.ids)

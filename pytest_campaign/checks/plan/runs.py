@@ -149,7 +149,7 @@ def _ignored(run: Run, state: _State, wanted: Wanted, told: set[str],
     if state.deliverable.kind == "metrics" or not wanted.rules:
         return ()
     try:
-        facts = evidence.metrics(state.entry, wanted)
+        facts = evidence.record_files.metrics(state.entry, wanted)
     except OSError:
         return ()  # other checks say that it cannot be read
     level = Level.WARNING if run.resumed_from or run.first_step else None
