@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from . import paths
 from .campaign import Campaign, DeclaredFile, Deliverable
-from .file_names import bag_manifest, digest_algorithm, in_tool_folder, signed
+from .file_names import bag_manifest, digest_algorithm, in_tool_folder, may_list_digests, signed
 from .inventory import FILE, FOLDER, LINK, Changed, Entry
 from .readers import digest_lines
 from .readers.digest_lines import DIGITS, BadLine, Line
@@ -47,6 +47,7 @@ class FaultKind(enum.StrEnum):
     ABSENT = "absent"  # announced, and not there
     ALGORITHM = "algorithm"  # digests that cannot be computed here
     OUTSIDE = "outside"  # a name that leads out of the bag or the campaign
+    HIGHER = "higher"  # names as seen from a folder higher up
     TWICE = "twice"  # one file in several lines, which a bag of version 1.0 forbids
     TWICE_TOLERATED = "twice-tolerated"
     BAG = "bag"  # what makes a folder a bag is faulty
@@ -206,7 +207,7 @@ class _Reading:
 
     def run(self) -> None:
         bags: dict[str, list[Entry]] = {}  # manifests by folder
-        lists: list[tuple[Entry, str]] = []
+        lists: list[Entry] = []
         for entry in self._inventory.entries:
             if entry.kind == FOLDER or in_tool_folder(entry.path):
                 continue
@@ -215,16 +216,16 @@ class _Reading:
                 bags.setdefault(folder, [])
             elif bag_manifest(entry.path) is not None:
                 bags.setdefault(folder, []).append(entry)
-            elif (algorithm := digest_algorithm(entry.path)) is not None:
-                lists.append((entry, algorithm))
-            elif (list_ := signed(entry.path)) != entry.path and digest_algorithm(list_) and list_ not in self._inventory.by_path:
+            elif may_list_digests(entry.path):
+                lists.append(entry)
+            elif (list_ := signed(entry.path)) != entry.path and may_list_digests(list_) and list_ not in self._inventory.by_path:
                 self._fault(FaultKind.ABSENT, list_, f"{entry.path} signs it, and it is not there",
                             expected="a list of digests")
         bags = {folder: manifests for folder, manifests in bags.items()
                 if paths.join(folder, BAGIT) in self._inventory.by_path or self._is_folder(paths.join(folder, PAYLOAD))}
         self._payloads = frozenset(paths.join(folder, PAYLOAD) for folder in bags)
-        for entry, algorithm in lists:
-            self._list(entry, algorithm)
+        for entry in lists:
+            self._list(entry)
         for folder, manifests in bags.items():
             self._bag(folder, manifests)
 
@@ -273,19 +274,54 @@ class _Reading:
 
     # ---- lists of digests
 
-    def _list(self, entry: Entry, algorithm: str) -> None:
+    def _list(self, entry: Entry) -> None:
         target = self._inventory.resolve(entry.path)
-        if entry.kind == LINK and target is not None and digest_algorithm(target.path) is not None:
+        if entry.kind == LINK and target is not None and may_list_digests(target.path):
             return  # it is read where it lies
         data = self._bytes(entry.path, LARGEST_LIST)
         if data is None:
             return
-        folder = posixpath.dirname(entry.path)
+        algorithm, folder = digest_algorithm(entry.path), posixpath.dirname(entry.path)
         text = digest_lines.decode(data)
         alone = None
-        if len(text.split(None, 2)) == 1:  # a digest and nothing else: of the file that the list is named after
+        if algorithm is not None and len(text.split(None, 2)) == 1:  # a digest and nothing else: of what the list is named after
             alone = re.sub(r"\.[^.]+$", "", posixpath.basename(entry.path.removesuffix(".txt")))
-        self._lines(entry.path, folder, digest_lines.parse(text, algorithm, alone), None)
+        lines = list(digest_lines.parse(text, algorithm, alone))
+        if algorithm is None and not digest_lines.is_list(lines, text):
+            return
+        self._lines(entry.path, *self._as_written(entry.path, folder, lines), None)
+
+    def _as_written(self, path: str, folder: str, lines: Sequence[Line | BadLine]) -> tuple[str, Sequence[Line | BadLine]]:
+        """The folder from which a list was written, and its lines as seen from there, with a fault where that is higher up.
+
+        A list in a folder of its own, of which only the names as seen from the campaign directory lead to files, is sound.
+        """
+        named = [line for line in lines if isinstance(line, Line)]
+        names = [line.names[0].removeprefix("./") for line in named]
+        if folder and not any(self._is_file(paths.join(folder, name)) for name in names) and any(map(self._is_file, names)):
+            return "", lines
+        above = self._higher(folder, names)
+        if not above:
+            return folder, lines
+        self._fault(FaultKind.HIGHER, path, f"it was written from a folder higher up: all its names begin with {above}, which is "
+                    "not there, and are read without it", named[0].number, named[0].names[0][:_LONGEST],
+                    named[0].names[0].removeprefix("./").removeprefix(above)[:_LONGEST])
+        return folder, [line._replace(names=tuple(name.removeprefix("./").removeprefix(above) for name in line.names))
+                        if isinstance(line, Line) else line for line in lines]
+
+    def _higher(self, folder: str, names: Sequence[str]) -> str:
+        """The folders with which all names begin and which are not there, where without them a name leads to a file; else ""."""
+        parts = posixpath.commonprefix([name.split("/")[:-1] for name in (min(names), max(names))]) if names else []
+        if not parts or parts[0] in ("", "..", ".") or _FOREIGN.match(parts[0]):
+            return ""
+        if self._inventory.exists(paths.join(folder, parts[0])):
+            return ""
+        starts = ("/".join(parts[:count]) + "/" for count in range(1, len(parts) + 1))
+        return next((start for start in starts if any(self._is_file(paths.join(folder, n[len(start):])) for n in names)), "")
+
+    def _is_file(self, path: str) -> bool:
+        entry = self._inventory.resolve(path)
+        return entry is not None and entry.kind == FILE
 
     def _lines(self, path: str, folder: str, lines: Iterable[Line | BadLine], bag: _Bag | None) -> set[str]:
         """Take in the lines of a list; the paths of the entries that it names."""

@@ -17,9 +17,10 @@ _PLACE = re.compile(
 _SCORE = re.compile(r"=-?[0-9]+\.[0-9]+")
 _TOOL_FOLDERS = frozenset({".hydra", "wandb", "mlruns", "mlartifacts", "lightning_logs", ".git", ".cache", ".ipynb_checkpoints",
                            "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
-_ALGORITHM = r"(md5|sha-?(?:1|224|256|384|512))"
+_ALGORITHM = r"(md5|sha-?(?:1|224|256|384|512)|b2(?=[-_.]?(?:check)?sum)|blake2b?)"
 # SHA256SUMS, sha256sum.txt, checksums-sha512.txt, last.pt.sha256 …
-_DIGESTS = re.compile(rf"(?:(?:^|/)(?:checksums?[-_.])?|\.){_ALGORITHM}(?:sums?)?(?:\.txt)?$", re.I)
+_DIGESTS = re.compile(rf"(?:(?:^|/)(?:checksums?[-_.])?|\.){_ALGORITHM}(?:[-_.]?(?:check)?sums?)?(?:\.txt)?$", re.I)
+_SUMS = re.compile(r"(?:^|[/._-])checksums?(?:\.(?:txt|lst|list|sums?|chk))?$", re.I)  # CHECKSUM, checksums.txt …
 _SIGNATURE = re.compile(r"\.(asc|sig|gpg|sign|minisig)$", re.I)
 _BAG_MANIFEST = re.compile(r"(?:^|/)(tag)?manifest-([A-Za-z0-9-]+)\.txt$")
 _OF_BAGS = frozenset({"bagit.txt", "bag-info.txt", "package-info.txt"})
@@ -67,9 +68,17 @@ def in_tool_folder(path: str) -> bool:
 
 
 def digest_algorithm(path: str) -> str | None:
-    """The algorithm of a list of digests (``SHA256SUMS``, ``last.pt.sha256``: "sha256"); None when the name promises no list."""
+    """The algorithm of a list of digests (``SHA256SUMS``, ``last.pt.sha256``: "sha256"); None when the name says none."""
     found = _DIGESTS.search(path)
-    return found[1].lower().replace("-", "") if found else None
+    if found is None:
+        return None
+    name = found[1].lower().replace("-", "")
+    return "blake2b" if name.startswith("b") else name
+
+
+def may_list_digests(path: str) -> bool:
+    """Whether the name is that of a list of digests; where it says no algorithm (``checksums.txt``) the content must show it."""
+    return digest_algorithm(path) is not None or _SUMS.search(path) is not None
 
 
 def signed(path: str) -> str:
@@ -85,7 +94,7 @@ def bag_manifest(path: str) -> tuple[str, bool] | None:
 
 def is_of_fixity(path: str) -> bool:
     """Whether a file only says what others hold: a list of digests, its signature, a tag file of a bag."""
-    return (digest_algorithm(signed(path)) is not None or path.rpartition("/")[2] in _OF_BAGS
+    return (may_list_digests(signed(path)) or path.rpartition("/")[2] in _OF_BAGS
             or ((manifest := bag_manifest(path)) is not None and digest_algorithm(f".{manifest[0]}") is not None))
 
 

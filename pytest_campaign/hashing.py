@@ -35,7 +35,7 @@ def digests(descriptor: int, algorithms: Collection[str], expected: Identity | N
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         expected = expected or identity(os.fstat(file.fileno()))
         size = expected[SIZE]
-        hashes = {name: hashlib.new(name, usedforsecurity=False) for name in algorithms}
+        hashes = {name: _new(name) for name in algorithms}
         buffer = memoryview(bytearray(min(_CHUNK, size + 1)))
         left = size
         while (count := file.readinto(buffer)) and left >= 0 and not meter.stopped:
@@ -46,6 +46,14 @@ def digests(descriptor: int, algorithms: Collection[str], expected: Identity | N
         if left or identity(os.fstat(file.fileno())) != expected:
             raise Changed("it changed while its digest was computed")
     return {name: one.hexdigest() for name, one in hashes.items()}
+
+
+def _new(name: str) -> hashlib._Hash | hashlib.blake2b:
+    """The hash of an algorithm: as `hashlib` calls it, or BLAKE2b with a number of bits behind its name (``blake2b256``)."""
+    bits = name.removeprefix("blake2b")
+    if bits == name:
+        return hashlib.new(name, usedforsecurity=False)
+    return hashlib.blake2b(digest_size=int(bits or 512) // 8, usedforsecurity=False)
 
 
 def sha256(descriptor: int) -> str:

@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import string
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,57 @@ def test_encodings_of_lists(prefix: bytes, encoding: str) -> None:
     assert digest_lines.decode(prefix + "é".encode(encoding)) == "é"
 
 
+@pytest.mark.parametrize("command", ["sha256sum -z", "sha256sum", "sha256sum --tag", "sha256sum -bz", "b2sum", "b2sum -l 256",
+                                     "b2sum --tag -z", "md5sum"])
+def test_lists_by_the_tools_themselves(command: str, tmp_path: Path) -> None:
+    program, *options = command.split()
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    names = ["a.bin", "two words", "line\nbreak", "back\\slash", "\\front"]
+    for name in names:
+        (tmp_path / name).write_text(name)
+    text = subprocess.run([program, *options, *names], cwd=tmp_path, check=True, capture_output=True).stdout
+    name = {"sha256sum": "SHA256SUMS", "b2sum": "B2SUMS", "md5sum": "checksums.txt"}[program]
+    (tmp_path / name).write_bytes(text)
+    result = checked(tmp_path)
+    assert found(result) == []
+    assert f"of {len(names)} files" in result.findings[0].message
+    (tmp_path / "two words").write_text("two WORDS")
+    assert found(checked(tmp_path)) == [("digest", "two words")]
+
+
+@pytest.mark.parametrize("text", [f"{DIGEST}  a\n{DIGEST}  b\n\0", f"{DIGEST}  a\n{DIGEST[:20]}\0\0\0", f"{DIGEST}  a\0b\n",
+                                  f"\0\0{DIGEST}  a\n"])
+def test_nul_bytes_in_a_list(text: str) -> None:
+    *_, last = digest_lines.parse(text, "sha256")
+    assert isinstance(last, BadLine) or "\0" not in last.names[0]
+    assert any(isinstance(line, BadLine) for line in digest_lines.parse(text, "sha256"))
+
+
+@pytest.mark.parametrize(("text", "is_list"), [
+    (f"{DIGEST}  a\n", True), (f"{DIGEST}  a", True), (f"{DIGEST[:40]}  a\n{DIGEST}  b\n", True),
+    (f"# of today\n\n{DIGEST}  a\n", True), (f"SHA256 (a) = {DIGEST}\n", True), (f"{DIGEST}  a\n{DIGEST[:20]}", True),
+    (f"{DIGEST}  a\n{DIGEST[:20]}\n", False), ("", False), ("# nothing\n", False), ("checksum: 12\n", False), (DIGEST, False),
+    (f"files\n{DIGEST}  a\n", False)])
+def test_what_shows_that_a_text_is_a_list(text: str, is_list: bool) -> None:
+    assert digest_lines.is_list(list(digest_lines.parse(text)), text) is is_list
+
+
+@pytest.mark.parametrize("above", ["out/", "./out/", "workspace/out/", "./a/b/c/"])
+def test_a_list_written_higher_up(above: str, tmp_path: Path) -> None:
+    for name in ("runs/a/x.bin", "runs/b/y.bin"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(name)
+    names = ["runs/a/x.bin", "runs/b/y.bin"]
+    lines = [f"{sha(name.encode())}  {above}{name}\n" for name in names]
+    (tmp_path / "SHA256SUMS").write_text("".join(lines))
+    assert found(checked(tmp_path)) == [("higher-folder", "SHA256SUMS:1")]
+    (tmp_path / "runs/b/y.bin").write_text("runs/B/y.bin")
+    assert found(checked(tmp_path)) == [("higher-folder", "SHA256SUMS:1"), ("digest", "runs/b/y.bin")]
+    os.remove(tmp_path / "runs/b/y.bin")
+    assert found(checked(tmp_path)) == [("higher-folder", "SHA256SUMS:1"), ("missing", "runs/b/y.bin")]
+
+
 def test_a_clearsigned_list() -> None:
     text = (f"-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\n{DIGEST}  a.bin\n- {DIGEST}  -b.bin\n"
             "-----BEGIN PGP SIGNATURE-----\n\niQEzBAEBCgAdFiEE\n-----END PGP SIGNATURE-----\n")
@@ -133,15 +185,16 @@ def test_no_text_makes_the_parser_raise(text: str) -> None:
 
 @pytest.mark.parametrize("path", [
     "SHA256SUMS", "x/sha256sums.txt", "sha256sum.txt", "checksums.sha256", "model.safetensors.sha256", "a.sha512sum", "MD5SUMS",
-    "checksums-sha256.txt", "sha256.txt", "SHA-256SUMS", "SHA256SUMS.asc", "x/bagit.txt", "tagmanifest-sha512.txt"])
+    "checksums-sha256.txt", "sha256.txt", "SHA-256SUMS", "SHA256SUMS.asc", "x/bagit.txt", "tagmanifest-sha512.txt", "CHECKSUM",
+    "x/checksums.txt", "checksums.txt.asc", "B2SUMS", "b2sum.txt", "last.pt.blake2b", "sha256-checksums.txt", "model.checksum"])
 def test_names_of_lists(path: str) -> None:
     assert file_names.is_of_fixity(path)
     assert file_names.is_aside(path)
 
 
 @pytest.mark.parametrize("path", [
-    "sums.txt", "runs/sha256/model.pt", "my-sha256.json", "my-sha256", "manifest-v2.txt", "manifest.json", "checksums.txt",
-    "model-sha256.pt", "notes.asc"])
+    "sums.txt", "runs/sha256/model.pt", "my-sha256.json", "my-sha256", "manifest-v2.txt", "manifest.json", "checksums.json",
+    "model-sha256.pt", "notes.asc", "level.b2", "checksums/model.pt", "mychecksums.txt"])
 def test_names_of_other_files(path: str) -> None:
     assert not file_names.is_of_fixity(path)
 

@@ -1,19 +1,21 @@
-"""Lists of digests: what ``sha256sum``, ``shasum``, ``openssl dgst`` and BagIt write, line by line.
+"""Lists of digests: what ``sha256sum``, ``b2sum``, ``shasum``, ``openssl dgst`` and BagIt write, line by line.
 
 GNU coreutils ("md5sum: Print or check MD5 digests"): ``hex  name`` or ``hex *name``; a backslash in front of the line says that
-``\\n``, ``\\r`` and ``\\\\`` in the name are escapes; ``#`` begins a comment. BSD and ``--tag``: ``SHA256 (name) = hex``; openssl
-``SHA2-256(name)= hex``. BagIt (RFC 8493, 2.1.3): ``hex name``, with ``%0A``, ``%0D`` and ``%25`` for line ends and ``%``.
+``\\n``, ``\\r`` and ``\\\\`` in the name are escapes; ``#`` begins a comment. With ``--zero`` lines end in NUL and have no
+escapes. BSD and ``--tag``: ``SHA256 (name) = hex``; openssl ``SHA2-256(name)= hex``. BagIt (RFC 8493, 2.1.3): ``hex name``,
+with ``%0A``, ``%0D`` and ``%25`` for line ends and ``%``.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-DIGITS = {"md5": 32, "sha1": 40, "sha224": 56, "sha256": 64, "sha384": 96, "sha512": 128}  # hexadecimal, by algorithm
-_BY_DIGITS = {count: algorithm for algorithm, count in DIGITS.items()}
+_BY_DIGITS = {32: "md5", 40: "sha1", 56: "sha224", 64: "sha256", 96: "sha384", 128: "sha512"}  # where nothing says the algorithm
+_BLAKE2B = {"blake2b": 128, **{f"blake2b{bits}": bits // 4 for bits in (128, 160, 224, 256, 384)}}  # b2sum --length
+DIGITS = {algorithm: count for count, algorithm in _BY_DIGITS.items()} | _BLAKE2B  # hexadecimal, by algorithm
 _SUM = re.compile(r"([0-9A-Fa-f]{32,})(?:( [ *])|[ \t]+)(.+)", re.S)
 _TAGGED = re.compile(r"([A-Za-z][A-Za-z0-9/-]*) ?\((.+)\) ?= ?([0-9A-Fa-f]+)", re.S)
 _BARE = re.compile(r"[0-9A-Fa-f]{32,}")
@@ -51,9 +53,16 @@ def decode(data: bytes) -> str:
 
 def parse(text: str, algorithm: str | None = None, alone: str | None = None) -> Iterator[Line | BadLine]:
     """The lines of a list. ``algorithm`` is what its own name says; ``alone`` the file of a digest without a name."""
-    for number, line in _lines(text):
+    zero = _is_zero(text)
+    for number, line in enumerate(text.split("\0"), 1) if zero else _lines(text):
         if line.strip() and not line.startswith("#"):
-            yield _line(number, line, algorithm, alone)
+            yield _line(number, line, algorithm, alone, zero)
+
+
+def is_list(lines: Sequence[Line | BadLine], text: str) -> bool:
+    """Whether the lines of a text show that it is a list of digests: all of them, save a last one that breaks off."""
+    cut = lines[:-1] if not text.endswith(("\n", "\0")) else lines
+    return bool(cut or lines) and all(isinstance(line, Line) for line in cut or lines)
 
 
 def parse_bag(text: str, algorithm: str) -> Iterator[Line | BadLine]:
@@ -73,6 +82,11 @@ def percent_decoded(name: str) -> str:
     return _PERCENT.sub(lambda found: chr(int(found[1], 16)), name)
 
 
+def _is_zero(text: str) -> bool:
+    """Whether lines end in NUL. What a file system leaves of a lost block is many of them, or one behind a line end."""
+    return text.endswith("\0") and not text.endswith("\n\0") and not text.startswith("\0") and "\0\0" not in text
+
+
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Numbered lines without their ends; of a clearsigned list (RFC 9580, 7) those that are signed."""
     signed = text.startswith(_SIGNED)
@@ -87,9 +101,11 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
             head = False
 
 
-def _line(number: int, line: str, algorithm: str | None, alone: str | None) -> Line | BadLine:
-    escaped = line.startswith("\\")
-    body = line.removeprefix("\\")
+def _line(number: int, line: str, algorithm: str | None, alone: str | None, zero: bool) -> Line | BadLine:
+    escaped = line.startswith("\\") and not zero
+    body = line.removeprefix("\\") if escaped else line
+    if "\0" in body:
+        return BadLine(number, line, f"{_expected(algorithm)}, without NUL bytes")
     if (tagged := _TAGGED.fullmatch(body)) is not None and (named := _tag(tagged[1])) is not None:
         if len(tagged[3]) != DIGITS.get(named, len(tagged[3])):
             return BadLine(number, line, _expected(named))
@@ -106,6 +122,8 @@ def _line(number: int, line: str, algorithm: str | None, alone: str | None) -> L
     else:
         return BadLine(number, line, _expected(algorithm))
     kind = algorithm if algorithm is not None else _BY_DIGITS.get(len(digest))
+    if kind == "blake2b":
+        kind = next((name for name, digits in _BLAKE2B.items() if digits == len(digest)), kind)
     if kind is None or len(digest) != DIGITS.get(kind, len(digest)):
         return BadLine(number, line, _expected(algorithm))
     return Line(number, kind, digest.lower(), names)
@@ -113,7 +131,7 @@ def _line(number: int, line: str, algorithm: str | None, alone: str | None) -> L
 
 def _tag(tag: str) -> str | None:
     """The algorithm that a tag names: SHA256, SHA2-256, SHA512/256 …; None when it names none."""
-    name = tag.lower().replace("sha2-", "sha").replace("-", "")
+    name = tag.lower().replace("sha2-", "sha").replace("-", "").replace("blake2b512", "blake2b")
     return name if re.fullmatch(r"(md|sha|blake|rmd|ripemd|sm|whirlpool|tiger|crc|streebog)[a-z0-9/]*", name) else None
 
 

@@ -108,6 +108,28 @@ def a_data_set_that_nobody_delivers(made: Written) -> None:
     made.manifest["datasets"] = {"test": {"path": "data/test.csv", "key": ["id"], "sha256": "0" * 64}}
 
 
+@faulty("fixity.digest", "control/metrics", METRICS)
+def a_list_whose_name_says_no_algorithm(made: Written) -> None:
+    (made / "CHECKSUM").write_text(f"# made on the machine\n{digest(made / LAST)}  {LAST}\n{'0' * 32}  {METRICS}\n")
+
+
+@sound("fixity.digest", "control/metrics")
+def checksums_that_are_no_digests_of_files(made: Written) -> None:
+    (made / "checksums.txt").write_text(f"checksums of the runs\n{'0' * 64}  {METRICS}\n")
+
+
+@faulty("fixity.digest", "control/metrics", METRICS)
+def a_list_of_b2sum(made: Written) -> None:
+    (made / "B2SUMS").write_text(f"{'0' * 128}  {METRICS}\n")
+
+
+@sound("fixity.digest", "control/metrics")
+def lists_of_b2sum(made: Written) -> None:
+    sums(made, LAST, METRICS, name="B2SUMS", algorithm="blake2b")
+    short = hashlib.blake2b((made / METRICS).read_bytes(), digest_size=32).hexdigest()
+    (made / "b2sum.txt").write_text(f"BLAKE2b-256 ({METRICS}) = {short}\n{short}  {METRICS}\n")
+
+
 @sound("fixity.digest", "control/metrics")
 def all_as_declared(made: Written) -> None:
     declare(made)
@@ -281,6 +303,25 @@ def an_absolute_path(made: Written) -> None:
 def a_path_that_leaves_the_bag(made: Written) -> None:
     with open(bag(made) / "manifest-sha256.txt", "a") as file:
         file.write(f"{digest(made / METRICS)}  ../{METRICS}\n")
+
+
+@faulty("fixity.higher-folder", "control/last", "SHA256SUMS", verdict=Verdict.ACCEPTED)
+def a_list_that_was_written_beside_the_directory(made: Written) -> None:
+    lines = "".join(f"{digest(made / file)}  ./out-2/{file}\n" for file in (LAST, METRICS, WEIGHTS))
+    (made / "SHA256SUMS").write_text(lines)
+
+
+@sound("fixity.higher-folder", None, campaign=Verdict.REJECTED)
+def a_whole_folder_is_gone(made: Written) -> None:
+    sums(made, LAST, METRICS)
+    with open(made / "SHA256SUMS", "a") as file:
+        file.write(f"{'0' * 64}  old/runs/control/metrics.json\n")
+
+
+@sound("fixity.higher-folder", "control/last")
+def a_list_elsewhere_that_was_written_in_the_directory(made: Written) -> None:
+    (made / "sums").mkdir()
+    sums(made, LAST, METRICS, name="sums/SHA256SUMS")
 
 
 @sound("fixity.outside", "control/last")

@@ -21,6 +21,7 @@ MOST = 1000  # findings of one rule about one deliverable
 _WEAK = frozenset({"md5", "sha1"})
 _LISTS = 3  # sources that a note names
 _NAMES = {"md5": "MD5", "sha1": "SHA-1", "sha224": "SHA-224", SHA256: "SHA-256", "sha384": "SHA-384", "sha512": "SHA-512"}
+_BLAKE2B = "blake2b"  # the number of bits stands behind it where it is not 512
 
 _FAULTS: Mapping[FaultKind, tuple[Rule, Level | None, str]] = {
     FaultKind.LINE: (rules.LINE, None, "write the list again from inside its folder"),
@@ -29,6 +30,7 @@ _FAULTS: Mapping[FaultKind, tuple[Rule, Level | None, str]] = {
     FaultKind.ABSENT: (rules.LIST_ABSENT, None, "copy the list from where the files were written"),
     FaultKind.ALGORITHM: (rules.ALGORITHM, None, "add a list with SHA-256"),
     FaultKind.OUTSIDE: (rules.OUTSIDE, None, "write the list again from inside its folder"),
+    FaultKind.HIGHER: (rules.HIGHER, None, "write the list again from inside its folder, or take these folders out of its lines"),
     FaultKind.TWICE: (rules.TWICE, None, "delete one of the lines"),
     FaultKind.TWICE_TOLERATED: (rules.TWICE, Level.WARNING, "delete one of the lines"),
     FaultKind.BAG: (rules.BAG, None, "write bagit.txt as RFC 8493 asks for"),
@@ -209,6 +211,10 @@ def _contradiction(path: str, one: Declared, other: Declared, first: str, second
         expected=f"{first} ({one.place})", remedy="find out which is right, and write the other list again")
 
 
+def _name(algorithm: str) -> str:
+    return _NAMES.get(algorithm) or f"BLAKE2b-{algorithm.removeprefix(_BLAKE2B) or 512}"
+
+
 def _level(subjects: Mapping[Entry, Sequence[Declared]], path: str, of: str) -> Iterator[Finding]:
     """How deep the comparison went, and with what."""
     digests = [entry for entry, declared in subjects.items() if any(one.algorithm is not None for one in declared)]
@@ -221,7 +227,7 @@ def _level(subjects: Mapping[Entry, Sequence[Declared]], path: str, of: str) -> 
             remedy="none; list files with bytes and sha256 in the manifest, or add a SHA256SUMS, to have them compared")
         return
     everything = [one for declared in subjects.values() for one in declared]
-    names = sorted({_NAMES[one.algorithm] for one in everything if one.algorithm is not None})
+    names = sorted({_name(one.algorithm) for one in everything if one.algorithm is not None})
     both = ["size"] if len(with_size) > len(sizes) else []
     parts = [f"{' and '.join([*both, *names])} of {number(len(digests), 'file')}"] if digests else []
     parts += [f"only the size of {number(len(sizes), 'file')}"] if sizes else []

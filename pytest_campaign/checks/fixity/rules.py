@@ -92,7 +92,8 @@ LIST_ABSENT = Rule("fixity.list-absent", Level.ERROR, """
 ALGORITHM = Rule("fixity.algorithm", Level.WARNING, """
     A list has digests in an algorithm that is not computed here, and its files have no other.
 
-    Whether these are the bytes that were written stays open. Known are MD5, SHA-1, SHA-224, SHA-256, SHA-384 and SHA-512.
+    Whether these are the bytes that were written stays open. Known are MD5, SHA-1, SHA-224, SHA-256, SHA-384, SHA-512 and
+    BLAKE2b.
 
     Fix: add a list with SHA-256.
     """, unanswered=True)
@@ -109,9 +110,19 @@ OUTSIDE = Rule("fixity.outside", Level.ERROR, """
 
     Such a path is never followed, so the line is worth nothing after a move.
 
-    Usual causes: `sha256sum /workspace/out/*` with absolute paths; a list that was made one folder higher.
+    Usual causes: `sha256sum /workspace/out/*` with absolute paths; names that begin with `..`.
 
     Fix: write the list again from inside its folder.
+    """)
+HIGHER = Rule("fixity.higher-folder", Level.WARNING, """
+    A list of digests was written from a folder higher up: all its names begin with a folder that is not there, and lead to
+    files without it.
+
+    The files are compared all the same. `sha256sum -c` in the folder of the list finds none of them.
+
+    Usual causes: `sha256sum out/*` beside the directory, and the list put into it; a directory that was moved or renamed.
+
+    Fix: write the list again from inside its folder, or take these folders out of its lines.
     """)
 TWICE = Rule("fixity.twice", Level.ERROR, """
     A manifest of a bag lists a file twice.
