@@ -143,7 +143,7 @@ def gather(path: str, size: int, opened: Open, wanted: Wanted) -> MetricFacts:
         gathering.facts.rows = 1
         gathering.values(_of_settings(kind, opened, size))
     elif kind != "json":
-        for record in record_facts.read(path, size, opened, record_facts.Columns()):
+        for record in record_facts.read(path, size, opened, record_facts.Columns(), comments=True):
             gathering.item(record)
     elif record_facts.holds_lines(opened):
         _lines(gathering, opened)

@@ -113,32 +113,32 @@ def suffix(name: str) -> str:
     return name.rpartition("/")[2].lower().rpartition(".")[2]
 
 
-def read(name: str, size: int, opened: Open, columns: Columns) -> Iterator[Item]:
+def read(name: str, size: int, opened: Open, columns: Columns, *, comments: bool = False) -> Iterator[Item]:
     """The records of a file of ``size`` bytes whose name is `readable` and not `PARQUET`, with its faults.
 
-    A ``.json`` file may hold JSON Lines all the same. A TSV file in which quotes do not make sense is read without them. OSError
-    as by ``opened``.
+    A ``.json`` file may hold JSON Lines all the same. A TSV file in which quotes do not make sense is read without them. A table
+    may have ``comments`` at its head. OSError as by ``opened``.
     """
     kind = suffix(name)
     if kind in _LINES:
         with opened() as stream:
             yield from json_lines.records(stream)
     elif kind in _TABLES:
-        yield from _table(name, kind != "csv", opened)
+        yield from _table(name, kind != "csv", opened, comments)
     else:
         yield from _json(size, opened, columns)
 
 
-def _table(name: str, maybe_plain: bool, opened: Open) -> Iterator[Item]:
+def _table(name: str, maybe_plain: bool, opened: Open, comments: bool) -> Iterator[Item]:
+    def records(quotes: bool) -> Iterator[Item]:
+        with opened() as stream:
+            yield from tables.records(stream, name, quotes=quotes, comments=comments)
+
     quotes = True
     if maybe_plain:
-        with opened() as stream:
-            quotes = not any(isinstance(item, Fault) for item in tables.records(stream, name))
-        if not quotes:
-            with opened() as stream:
-                quotes = any(isinstance(item, Fault) for item in tables.records(stream, name, quotes=False))
-    with opened() as stream:
-        yield from tables.records(stream, name, quotes=quotes)
+        quotes = not any(isinstance(item, Fault) for item in records(True)) or any(
+            isinstance(item, Fault) for item in records(False))
+    yield from records(quotes)
 
 
 def _json(size: int, opened: Open, columns: Columns) -> Iterator[Item]:

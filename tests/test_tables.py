@@ -7,6 +7,7 @@ import io
 import time
 from collections.abc import Sequence
 
+import numpy
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -122,3 +123,41 @@ def test_nothing_else_is_raised(data: bytes, name: str) -> None:
             width = len(set(item.names))
         elif isinstance(item, Row):
             assert len(item.value) == width
+
+
+# ---- comments at the head of measured values -----------------------------------------------------------------
+
+
+def headed(data: bytes, name: str = "m.csv") -> list[tuple[int | None, list[str]]]:
+    found = []
+    for item in record_facts.read(name, len(data), lambda: io.BytesIO(data), Columns(), comments=True):
+        assert not isinstance(item, Fault), item
+        found.append((item.line, list(item.names) if isinstance(item, Header) else list(item.value.values())))
+    return found
+
+
+@pytest.mark.parametrize(("data", "name", "expected"), [
+    (b'#{"t_start": 1.5, "env_id": "A", "seed": 3}\nr,l,t\n1,2,3\n', "m.csv", [(2, ["r", "l", "t"]), (3, ["1", "2", "3"])]),
+    (b'#{"t_start": 1.5, "env_id": null}\n0.5,2\n', "monitor.csv", [(2, ["0.5", "2"])]),
+    (b"# step,loss\n1,0.5\n", "m.csv", [(1, ["step", "loss"]), (2, ["1", "0.5"])]),
+    (b"#step\tloss\n1\t0.5\n", "m.tsv", [(1, ["step", "loss"]), (2, ["1", "0.5"])]),
+    (b"# lr 0.1, seed 3\n\nstep,loss\n1,0.5\n", "m.csv", [(3, ["step", "loss"]), (4, ["1", "0.5"])]),
+    (b"\xef\xbb\xbf# of today\r\n# step;loss\r\n1;0,5\r\n", "m.csv", [(2, ["step", "loss"]), (3, ["1", "0,5"])]),
+    (b"#,name,score\n1,a,0.5\n", "m.csv", [(1, ["", "name", "score"]), (2, ["1", "a", "0.5"])]),
+    (b"name,score\n#1,0.5\n", "m.csv", [(1, ["name", "score"]), (2, ["#1", "0.5"])]),
+    (b"# step,loss\n", "m.csv", [(1, ["step", "loss"])]),
+    (b"# loss\n0.5\n0.4\n", "m.csv", [(1, ["loss"]), (2, ["0.5"]), (3, ["0.4"])]),
+])
+def test_comments_at_the_head(data: bytes, name: str, expected: list[tuple[int, list[str]]]) -> None:
+    assert headed(data, name) == expected
+
+
+def test_elsewhere_a_number_sign_is_a_character() -> None:
+    assert cells(b"#tag,text\n#1,a\n") == [["#tag", "text"], ["#1", "a"]]
+    assert kinds(b"# by the script\nid,text\n1,a\n") == [("fields", 2), ("fields", 3)]
+
+
+def test_what_numpy_writes() -> None:
+    text = io.StringIO()
+    numpy.savetxt(text, [[1, 0.5], [2, 0.25]], delimiter=",", header="by the script\nstep,loss", fmt="%g")
+    assert headed(text.getvalue().encode()) == [(2, ["step", "loss"]), (3, ["1", "0.5"]), (4, ["2", "0.25"])]

@@ -3,6 +3,9 @@
 The dialect follows from the name and the header: a tab for ``.tsv``; else a comma, or the semicolon or tab that the header has
 instead. Fields may be in quotes and then contain line breaks; a quote inside a field without quotes is a character. Fine are
 a byte order mark, CR LF, blank lines and a last line without its end.
+
+Writers of measured values put comments behind ``#`` above the header (``monitor.csv`` of Stable-Baselines3 a JSON object,
+`numpy.savetxt` the header itself); of such tables they are read as that. Elsewhere ``#`` is a character.
 """
 
 from __future__ import annotations
@@ -30,15 +33,16 @@ class _Quote(Exception):
     """Text after a closing quote."""
 
 
-def records(stream: BinaryIO, name: str, *, quotes: bool = True) -> Iterator[Item]:
+def records(stream: BinaryIO, name: str, *, quotes: bool = True, comments: bool = False) -> Iterator[Item]:
     """The header, then every row as an object of its cells, and a fault for each row that is none.
 
-    ``quotes`` tells whether the quotation mark is more than a character. Kinds of faults: ``torn`` (a quote that is never
-    closed), ``fields`` (more or fewer cells than the header), ``columns`` (a name twice), ``header`` (the header once more),
-    ``syntax``, ``encoding``, ``nul``, ``limit``. Raises nothing but what ``stream`` raises.
+    ``quotes`` tells whether the quotation mark is more than a character, ``comments`` whether ``#`` may begin comments at the
+    head of the file. Kinds of faults: ``torn`` (a quote that is never closed), ``fields`` (more or fewer cells than the
+    header), ``columns`` (a name twice), ``header`` (the header once more), ``syntax``, ``encoding``, ``nul``, ``limit``. Raises
+    nothing but what ``stream`` raises.
     """
     faults: list[Fault] = []
-    texts = _texts(stream, faults)
+    texts = _headed(_texts(stream, faults), name) if comments else _texts(stream, faults)
     header: tuple[str, ...] | None = None
     delimiter = "\t"
     for number, text in texts:
@@ -77,6 +81,30 @@ def records(stream: BinaryIO, name: str, *, quotes: bool = True) -> Iterator[Ite
         else:
             yield Row(number, dict(zip(header, cells, strict=True)))
     yield from faults
+
+
+def _headed(texts: Iterator[tuple[int, str]], name: str) -> Iterator[tuple[int, str]]:
+    """The lines without comments at their head. The last comment is the header when values of as many columns follow it."""
+    comment: tuple[int, str] | None = None
+    for number, text in texts:
+        if text.startswith("#"):
+            comment = number, text.lstrip("#").lstrip(" ")
+        elif text.strip():
+            if comment is not None and _heads(comment[1], text, name):
+                yield comment
+            yield number, text
+            break
+    else:
+        if comment is not None:
+            yield comment
+    yield from texts
+
+
+def _heads(comment: str, text: str, name: str) -> bool:
+    """Whether a comment holds the names of the columns of a row: of as many, and the row has a number."""
+    delimiter = _delimiter(name, comment)
+    cells = text.strip("\r\n").split(delimiter)
+    return len(cells) == len(comment.split(delimiter)) and any(is_number(cell) for cell in cells) and not comment.startswith("{")
 
 
 def numeric(header: tuple[str, ...]) -> bool:

@@ -221,6 +221,11 @@ def one_name_at_two_places(made: Written) -> None:
     settings(made, "train: {rate: 0.1}\nfine: {rate: 0.2}\n")
 
 
+@sound("data.fields", HISTORY)
+def a_comment_above_the_header_of_metrics(made: Written) -> None:
+    history(made, '#{"t_start": 1764547200.5, "env_id": "CartPole-v1"}\nr,l,t\n21.0,21,0.7\n34.0,34,1.1\n')
+
+
 @faulty("data.fields", ID, TABLE)
 def an_answer_with_a_comma_and_without_quotes(made: Written) -> None:
     table(made, "id,answer\n" + "".join(f"{id},no, thanks\n" for id in IDS))
@@ -244,6 +249,11 @@ def a_resumed_run_wrote_its_header(made: Written) -> None:
 @sound("data.header-again", HISTORY)
 def one_header(made: Written) -> None:
     history(made, curve(range(10)))
+
+
+@faulty("data.no-rows", HISTORY, CURVES)
+def a_comment_and_a_header(made: Written) -> None:
+    history(made, '#{"t_start": 1764547200.5, "env_id": "CartPole-v1"}\nr,l,t\n')
 
 
 @faulty("data.no-rows", ID, TABLE)
@@ -589,6 +599,11 @@ def the_data_set_is_a_table(made: Written) -> None:
 
 
 # ---- metrics -------------------------------------------------------------------------------------------------
+
+
+@faulty("data.history-restarts", HISTORY, CURVES)
+def a_header_behind_a_sign_of_comment(made: Written) -> None:
+    history(made, "# trained on one device\n# step,loss\n1,4.0\n2,3.5\n1,4.0\n2,3.4\n")
 
 
 @faulty("data.history-restarts", HISTORY, CURVES)

@@ -22,7 +22,8 @@ from .records import FOREIGN, no_rows, not_opened
 from .sources import is_one_file
 
 # Files of a folder that hold metrics by their names; the others (settings, samples, plots) are left alone.
-_METRICS = re.compile(r"[^/]*(?:metric|result|score|eval|summary|history|loss|accuracy|trainer_state|progress|log)[^/]*", re.I)
+_METRICS = re.compile(
+    r"[^/]*(?:metric|result|score|eval|summary|history|loss|accuracy|trainer_state|progress|monitor|log)[^/]*", re.I)
 _SHARE = 0.3  # of the steps that a history must reach before it counts as one in these steps
 
 
