@@ -102,8 +102,8 @@ def joined(parts: Sequence[Steps]) -> Steps | None:
 class MetricFacts:
     """One file of metrics. ``faults`` are the first of each kind, ``counts`` how many of each kind there are.
 
-    ``forbidden`` are the abort rules that hold, each with the record at which it does. ``limited`` are settings by which only a
-    part was evaluated.
+    ``forbidden`` are the abort rules that hold, each with the record at which it does; ``applied`` the ids of those whose metric
+    is there. ``limited`` are settings by which only a part was evaluated.
     """
 
     faults: list[Fault] = dataclasses.field(default_factory=list)
@@ -118,6 +118,7 @@ class MetricFacts:
     limited: Places = dataclasses.field(default_factory=Places)
     empty_columns: list[str] = dataclasses.field(default_factory=list)
     forbidden: list[tuple[AbortRule, Where, str]] = dataclasses.field(default_factory=list)
+    applied: set[str] = dataclasses.field(default_factory=set)
     steps: Steps | None = None
 
     def fault(self, fault: Fault) -> None:
@@ -367,8 +368,8 @@ class _Gathering:
 
     def _leaf(self, keys: tuple[str, ...], value: Any, where: Where) -> None:
         name = next((key for key in reversed(keys) if not key.isdigit()), "")
-        if _may_be_null(keys, self._wanted.nullable):
-            self.facts.numbers += type(value) in (int, float)
+        nullable = _may_be_null(keys, self._wanted.nullable)
+        if nullable and type(value) not in (int, float):
             return
         if value is None:
             if not any(_SETTINGS.fullmatch(key) for key in keys):
@@ -378,7 +379,8 @@ class _Gathering:
         if number is None:
             return
         self.facts.numbers += 1
-        if not math.isfinite(number) and not self.lenient and not any(_SETTINGS.fullmatch(key) for key in keys[:-1]):
+        excused = nullable or self.lenient or any(_SETTINGS.fullmatch(key) for key in keys[:-1])
+        if not math.isfinite(number) and not excused:
             self.facts.not_finite.add(where, f"{name} is {value}")
         named = [key for key in keys if not key.isdigit()]
         self._rules((name, "/".join(named), ".".join(named)), ("", *named), number, where)
@@ -563,6 +565,7 @@ class _Gathering:
         for rule in self._wanted.rules:
             if rule.metric not in names:
                 continue
+            self.facts.applied.add(rule.id)
             key = (rule.id, *series)
             self._streaks[key] = self._streaks.get(key, 0) + 1 if holds(rule, number) else 0
             if self._streaks[key] == rule.for_steps and all(rule is not told for told, *_ in self.facts.forbidden):

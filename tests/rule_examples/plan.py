@@ -224,6 +224,42 @@ def it_is_said_of_the_metrics(made: Written) -> None:
     made.add("variant/history", "metrics", "runs/variant/history.jsonl")
 
 
+def watching(made: Written, metric: str) -> None:
+    """A rule about a metric, and a history of each run with another one."""
+    made.plan["abort_rules"] = [RULES[0] | {"metric": metric}]
+    for run in ("control", "variant"):
+        (made / f"runs/{run}/history.jsonl").write_text("".join(f'{{"step": {step}, "loss": 0.5}}\n' for step in range(4)))
+        made.add(f"{run}/history", "metrics", f"runs/{run}/history.jsonl")
+
+
+@faulty("plan.abort-rule-not-applied", "variant/history", "plan.json")
+def a_rule_about_a_metric_by_another_name(made: Written) -> None:
+    watching(made, "train_loss")
+
+
+@faulty("plan.abort-rule-not-applied", "variant/weights", "plan.json", level=Level.NOTE)
+def a_rule_and_no_metrics(made: Written) -> None:
+    made.plan["abort_rules"] = RULES
+
+
+@sound("plan.abort-rule-not-applied", "variant/history")
+def a_rule_about_a_metric_of_both(made: Written) -> None:
+    watching(made, "loss")
+
+
+@sound("plan.abort-rule-not-applied", "variant/step-30")
+def a_rule_about_the_history_beside_the_checkpoint(made: Written) -> None:
+    made.plan["abort_rules"] = RULES
+    training(made, {"loss": 2.0})
+
+
+@sound("plan.abort-rule-not-applied", "variant/weights")
+def metrics_of_all_runs_in_one_file(made: Written) -> None:
+    made.plan["abort_rules"] = RULES
+    (made / "metrics.csv").write_text("run,step,loss\ncontrol,1,0.5\nvariant,1,0.4\n")
+    made.add("metrics", "metrics", "metrics.csv")
+
+
 @faulty("plan.supersedes-completed", "variant/weights", MANIFEST)
 def it_was_repeated_until_it_fitted(made: Written) -> None:
     made.run("variant")["supersedes"] = "control"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -76,15 +76,27 @@ def applicable(campaign: Campaign, run: Run | None) -> tuple[AbortRule, ...]:
 
 def broken(campaign: Campaign, deliverables: Iterable[Deliverable], evidence: Evidence) -> set[str]:
     """The ids of the abort rules that hold in the metrics among the deliverables of a run: of those this check speaks."""
-    held: set[str] = set()
+    known = [facts for _, facts in delivered(campaign, deliverables, evidence) if facts is not None]
+    return {rule.id for facts in known for rule, *_ in facts.forbidden}
+
+
+def delivered(campaign: Campaign, deliverables: Iterable[Deliverable], evidence: Evidence,
+              abort_rules: tuple[AbortRule, ...] | None = None) -> Iterator[tuple[Entry, MetricFacts | None]]:
+    """The files of metrics among some deliverables with their facts, None of what cannot be read.
+
+    The ``abort_rules`` are those that are `applicable` to the run of each, unless others are given.
+    """
     for deliverable in deliverables:
         if deliverable.kind == "metrics":
             alone = is_one_file(campaign, deliverable)
             wanted = _wanted(campaign, deliverable, alone)
+            if abort_rules is not None:
+                wanted = dataclasses.replace(wanted, rules=abort_rules)
             for entry in _entries(campaign, deliverable, alone):
-                with contextlib.suppress(OSError):
-                    held.update(rule.id for rule, *_ in evidence.record_files.metrics(entry, wanted).forbidden)
-    return held
+                try:
+                    yield entry, evidence.record_files.metrics(entry, wanted)
+                except OSError:
+                    yield entry, None
 
 
 def _wanted(campaign: Campaign, deliverable: Deliverable, alone: bool) -> Wanted:

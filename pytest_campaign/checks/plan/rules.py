@@ -75,6 +75,16 @@ IGNORED = Rule("plan.abort-rule-ignored", Level.ERROR, """
 
     Fix: record the run as aborted, with the rule and the step.
     """)
+NOT_APPLIED = Rule("plan.abort-rule-not-applied", Level.WARNING, """
+    An abort rule names a metric that no completed run has, or some of them have not, so nobody can say whether it held.
+
+    It was looked for in the metrics that are delivered and in the history beside the checkpoints. Where a run delivers neither,
+    this is a note.
+
+    Usual causes: the metric has another name in the files (`train/loss`, `train_loss`); it was watched and never logged.
+
+    Fix: deliver the history with that metric. The plan stays as it is; say in the decision what was watched instead.
+    """)
 SUPERSEDES = Rule("plan.supersedes-completed", Level.WARNING, """
     A run replaces another one that was completed, and nobody says why.
 

@@ -36,12 +36,18 @@ def check(campaign: Campaign, manifest: Manifest, evidence: Evidence) -> Iterato
     for run in manifest.runs:
         yield from _abort(campaign, run)
         yield from _supersedes(campaign, run)
-    delivered: dict[str | None, list[Deliverable]] = {}
-    for deliverable in campaign.deliverables:
-        delivered.setdefault(deliverable.run, []).append(deliverable)
+    delivered = by_run(campaign)
     for run in manifest.runs:
         if run.status == "completed":
             yield from _completed(campaign, run, delivered.get(run.id, ()), evidence)
+
+
+def by_run(campaign: Campaign) -> Mapping[str | None, Sequence[Deliverable]]:
+    """The deliverables of each run by its id; those of the campaign as a whole under None."""
+    found: dict[str | None, list[Deliverable]] = {}
+    for deliverable in campaign.deliverables:
+        found.setdefault(deliverable.run, []).append(deliverable)
+    return found
 
 
 def _undecided(campaign: Campaign, manifest: Manifest) -> Iterator[Finding]:
@@ -102,7 +108,7 @@ def _supersedes(campaign: Campaign, run: Run) -> Iterator[Finding]:
 
 
 @dataclasses.dataclass(frozen=True)
-class _State:
+class State:
     """The state of the training that a deliverable holds."""
 
     deliverable: Deliverable
@@ -120,7 +126,7 @@ class _State:
 
 def _completed(campaign: Campaign, run: Run, delivered: Sequence[Deliverable], evidence: Evidence) -> Iterator[Finding]:
     """What the state beside the last checkpoint of a run says against its claim."""
-    states = list(_states(campaign, delivered, evidence))
+    states = list(states_of(campaign, delivered, evidence))
     if not states:
         return
     last = max(state.step for state in states)
@@ -134,16 +140,17 @@ def _completed(campaign: Campaign, run: Run, delivered: Sequence[Deliverable], e
             yield from _diverged(run, state, said)
 
 
-def _states(campaign: Campaign, delivered: Sequence[Deliverable], evidence: Evidence) -> Iterator[_State]:
+def states_of(campaign: Campaign, delivered: Sequence[Deliverable], evidence: Evidence) -> Iterator[State]:
+    """The states of the training that the Trainer of transformers left in some deliverables."""
     for deliverable in delivered:
         for path, entry in campaign.files_of(deliverable).items():
             if entry.kind == FILE and posixpath.basename(path) == STATE and not in_tool_folder(path):
                 content = read_object(evidence, entry)
                 if content is not None:
-                    yield _State(deliverable, entry, TrainingLog(content))
+                    yield State(deliverable, entry, TrainingLog(content))
 
 
-def _ignored(run: Run, state: _State, wanted: Wanted, told: set[str],
+def _ignored(run: Run, state: State, wanted: Wanted, told: set[str],
              evidence: Evidence) -> Sequence[tuple[str | None, Finding]]:
     """The metrics for which an abort rule holds, with what is to be said of them."""
     if state.deliverable.kind == "metrics" or not wanted.rules:
@@ -163,7 +170,7 @@ def _ignored(run: Run, state: _State, wanted: Wanted, told: set[str],
     return found
 
 
-def _diverged(run: Run, state: _State, said: set[str | None]) -> Iterator[Finding]:
+def _diverged(run: Run, state: State, said: set[str | None]) -> Iterator[Finding]:
     for name, (number, value, step) in state.last_losses().items():
         if not math.isfinite(value) and name not in said:
             yield rules.DIVERGED.finding(
