@@ -130,6 +130,75 @@ def the_end_of_a_parquet_file_is_lost(made: Written) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def in_parts(made: Written, names: str, *numbers: int, folder: str = "data/corpus") -> None:
+    """A data set in several files, of which those with the numbers are there."""
+    for at in numbers:
+        lines(made / f"{folder}/{names.format(at)}", [{"id": f"{at}-{row}", "text": "x"} for row in range(3)])
+    if not made.manifest.get("deliverables"):
+        made.add("corpus", "dataset", folder)
+
+
+@faulty("data.part-missing", "corpus", "data/corpus/train-00002-of-00004.jsonl")
+def a_part_in_the_middle_is_lost(made: Written) -> None:
+    in_parts(made, "train-{:05}-of-00004.jsonl", 0, 1, 3)
+
+
+@faulty("data.part-missing", "corpus", "data/corpus/shard_0_of_3.csv")
+def the_first_or_the_last_part_is_lost(made: Written) -> None:
+    for at in (1, 2):
+        (made / f"data/corpus/shard_{at}_of_3.csv").write_text("id,text\n1,a\n")
+    made.add("corpus", "dataset", "data/corpus")
+
+
+@faulty("data.part-missing", ID, f"{ROWS[:-6]}/part-00000-of-00002.parquet")
+def the_first_part_of_predictions_is_lost(made: Written) -> None:
+    pyarrow.parquet.write_table(pyarrow.table({"id": ["t1"]}), made / f"{ROWS[:-6]}/part-00001-of-00002.parquet")
+    made.add(ID, "predictions", ROWS[:-6])
+
+
+@faulty("data.part-missing", "corpus", "data/corpus/test")
+def a_split_of_a_saved_data_set_is_lost(made: Written) -> None:
+    in_parts(made, "data-{:05}-of-00001.jsonl", 0, folder="data/corpus/train")
+    made.manifest["deliverables"][0]["path"] = "data/corpus"
+    (made / "data/corpus/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+
+
+@faulty("data.part-missing", "corpus", "data/corpus/data-00001-of-00002.arrow")
+def a_file_of_a_saved_data_set_is_lost(made: Written) -> None:
+    (made / "data/corpus/data-00000-of-00002.arrow").write_bytes(b"\xff\xff\xff\xff")
+    files = [{"filename": f"data-0000{at}-of-00002.arrow"} for at in (0, 1)]
+    (made / "data/corpus/state.json").write_text(json.dumps({"_data_files": files, "_split": None}))
+    made.add("corpus", "dataset", "data/corpus")
+
+
+@faulty("data.part-missing", "corpus", "data/corpus/c4-train.00001-of-01024.jsonl", **WARNING)
+def one_part_of_a_thousand(made: Written) -> None:
+    in_parts(made, "c4-train.{:05}-of-01024.jsonl", 0)
+
+
+@sound("data.part-missing", "corpus")
+def all_parts_counted_from_1(made: Written) -> None:
+    in_parts(made, "part{}-of-11.jsonl", *range(1, 12))
+
+
+@sound("data.part-missing", "corpus")
+def a_set_that_is_split_over_folders(made: Written) -> None:
+    in_parts(made, "x-{:05}-of-00004.jsonl", 0, 1, folder="data/corpus/a")
+    in_parts(made, "x-{:05}-of-00004.jsonl", 2, 3, folder="data/corpus/b")
+    made.manifest["deliverables"][0]["path"] = "data/corpus"
+
+
+@sound("data.part-missing", "corpus")
+def splits_of_one_part_each(made: Written) -> None:
+    for split in ("train", "test"):
+        in_parts(made, split + "-{:05}-of-00001-a09b74b3ef9c3b56.jsonl", 0)
+
+
+@sound("data.part-missing", "corpus")
+def one_fold_of_five(made: Written) -> None:
+    in_parts(made, "fold-{}-of-5.jsonl", 1)
+
+
 @faulty("data.damaged", ID, COLUMNS)
 def a_page_of_a_parquet_file_is_damaged(made: Written) -> None:
     path = parquet(made, write_page_checksum=True, compression="none")

@@ -1,7 +1,7 @@
 """Do predictions, metrics, parameters and data sets parse strictly, and are they what was promised?
 
 `rules` holds the rules, `faults` turns what the readers find into findings, `records` judges predictions and data sets, `metrics`
-metrics, `parameters` parameters.
+metrics, `parameters` parameters, `parts` whether all parts of a set are there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ...campaign import Campaign, Deliverable
 from ...findings import Finding
 from ..base import DeliverableCheck, Evidence
-from . import metrics, parameters, records, rules
+from . import metrics, parameters, parts, records, rules
 
 _KINDS: Mapping[str, Callable[[Campaign, Deliverable, Evidence], Iterator[Finding]]] = {
     "predictions": records.predictions, "dataset": records.dataset, "metrics": metrics.check, "parameters": parameters.check}
@@ -19,7 +19,9 @@ _KINDS: Mapping[str, Callable[[Campaign, Deliverable, Evidence], Iterator[Findin
 
 def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> Iterator[Finding]:
     """Findings about the records of a deliverable."""
-    return _KINDS[deliverable.kind](campaign, deliverable, evidence)
+    yield from _KINDS[deliverable.kind](campaign, deliverable, evidence)
+    if deliverable.kind != "parameters":
+        yield from parts.check(campaign, deliverable, evidence)
 
 
 def has_records(campaign: Campaign, deliverable: Deliverable) -> bool:

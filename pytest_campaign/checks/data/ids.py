@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,9 +13,9 @@ from ...inventory import FILE
 from ...key_sums import Difference, Key, Offenders
 from ...readers.rows import Where
 from ...record_facts import Columns, RecordFacts, Rows
-from ...text import number, shown
+from ...text import listed, number, shown
 from ..base import Evidence
-from . import rules
+from . import parts, rules
 from .faults import at, breaks, not_read, told
 from .sources import count, dataset_of, facts, has_keys, rows_of
 
@@ -151,6 +152,12 @@ def _rows(campaign: Campaign, dataset: Dataset, key: tuple[str, ...], evidence: 
         return rules.NOT_COMPARED.finding(
             f"the data set {name} ({shown(entry.path, 200)}) is in a format that is not read here", **_place(dataset),
             remedy="list its ids in the manifest, or deliver them as JSON Lines or CSV")
+    for of, there in parts.parts(posixpath.basename(item.path) for item in entries).items():
+        missing, first = parts.lacking(of, there)
+        if missing and not parts.is_sample(of, there):
+            return rules.DATASET.finding(
+                f"the data set {name} lacks {number(missing, 'part')} of {of.total:,}: {shown(listed(first, 5), 200)}",
+                **_place(dataset), observed=f"{len(there):,} parts", expected=f"{of.total:,}", remedy="deliver the missing parts")
     rows = Rows(entries, Columns(fields))
     for item in entries:
         known = facts(item, rows.columns, evidence)

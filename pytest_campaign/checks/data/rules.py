@@ -100,6 +100,17 @@ NO_ROWS = Rule("data.no-rows", Level.ERROR, """
 
     Fix: run the evaluation again and look at its input.
     """, at_source=True)
+PARTS = Rule("data.part-missing", Level.ERROR, """
+    A part of a set of records is not there: the names say how many parts there are (`train-00001-of-00003.parquet`), or
+    `state.json` and `dataset_dict.json` of the library datasets name what is missing.
+
+    What is there reads well, so that nobody notices that a share of the rows is gone. One part alone, listed by itself or of ten
+    and more, may be meant as a sample; that is a warning.
+
+    Usual causes: a copy that was interrupted between two files; a disk that was full; a process of several that died.
+
+    Fix: copy the missing parts; if they were never written, write the set again.
+    """, at_source=True)
 NOT_READ = Rule("data.not-read", Level.WARNING, """
     A file was not read: its format needs a library or a reader that is not here, or it goes beyond a limit.
 

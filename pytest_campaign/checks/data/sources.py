@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 
 from ... import record_facts
@@ -10,6 +11,8 @@ from ...inventory import Entry
 from ...record_facts import Columns, RecordFacts, Rows
 from ..base import Evidence
 from .faults import breaks
+
+_OF_DATASETS = frozenset({"state.json", "dataset_dict.json", "dataset_info.json"})  # of Hugging Face, beside the records
 
 
 def datasets(campaign: Campaign) -> Mapping[str, Dataset]:
@@ -41,7 +44,9 @@ def entries(campaign: Campaign, deliverable: Deliverable) -> Sequence[Entry]:
     if is_one_file(campaign, deliverable):
         return readable
     plain = [entry for entry in readable if record_facts.suffix(entry.path) != "json"]
-    return plain or (readable if deliverable.kind == "predictions" else [])
+    if plain or deliverable.kind != "predictions":
+        return plain
+    return [entry for entry in readable if posixpath.basename(entry.path) not in _OF_DATASETS]
 
 
 def is_one_file(campaign: Campaign, deliverable: Deliverable) -> bool:
