@@ -486,6 +486,14 @@ class Campaign:
         """Where the innermost deliverable around a path lies; the directory itself when there is none."""
         return paths.around(path, self._owners) or ""
 
+    @functools.cached_property
+    def _units_by_file(self) -> Mapping[str, list[Unit]]:
+        found: dict[str, list[Unit]] = {}
+        for unit in self.units:
+            for file in dict.fromkeys(unit.files):
+                found.setdefault(file, []).append(unit)
+        return found
+
     def units_of(self, deliverable: Deliverable) -> Sequence[Unit]:
         """The recognised checkpoints of a deliverable, nested deliverables excluded.
 
@@ -497,7 +505,7 @@ class Campaign:
             return ()
         own = self._units.get(target, ())
         if not own and deliverable.kind in WEIGHTS:
-            own = [unit for unit in self.units if target in unit.files]
+            own = self._units_by_file.get(target, ())
         clear = [unit for unit in own if not unit.ambiguous]
         if len(clear) == len(own):
             return own

@@ -361,6 +361,9 @@ class _Reading:
     def _find(self, path: str, number: int, folder: str, names: Sequence[str],
               bag: _Bag | None) -> tuple[str, Entry | None] | None:
         """The path that a line names and what lies there; None for one that leads outside, which is never followed."""
+        plain = self._inventory.by_path.get(paths.join(folder, names[0]))
+        if plain is not None and plain.kind == FILE:  # the paths of the table are normal and lead nowhere else
+            return plain.path, plain
         first: str | None = None
         for name in self._spellings(names, folder, bag):
             at = posixpath.normpath(posixpath.join("/", folder, name))[1:] if not name.startswith("/") else None

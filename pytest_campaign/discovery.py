@@ -17,6 +17,7 @@ from .formats.peft_adapter import NAME as ADAPTER
 from .inventory import FILE, FOLDER, LINK, Entry, Inventory
 
 _MOST_READ = 1 << 26  # bytes that recognition may read of one file in one go
+_TAIL = 64  # bytes at the end of a file that most recognitions look at
 
 
 def recognise(inventory: Inventory) -> tuple[Sequence[Unit], dict[str, str]]:
@@ -48,10 +49,22 @@ def _below(inventory: Inventory, folder: str, name: str) -> Mapping[str, Candida
 
 
 def _candidate(inventory: Inventory, path: str, entry: Entry) -> Candidate:
-    return Candidate(path, entry.size, inventory.read(entry, HEAD), functools.partial(_read, inventory, entry))
+    descriptor = inventory.open(entry)
+    try:
+        head = os.pread(descriptor, HEAD, 0)
+        tail = os.pread(descriptor, _TAIL, entry.size - _TAIL) if entry.size > HEAD else head
+    finally:
+        os.close(descriptor)
+    return Candidate(path, entry.size, head, functools.partial(_read, inventory, entry, head=head, tail=tail))
 
 
-def _read(inventory: Inventory, entry: Entry, offset: int, length: int) -> bytes:
+def _read(inventory: Inventory, entry: Entry, offset: int, length: int, head: bytes = b"", tail: bytes = b"") -> bytes:
+    """Some bytes of a file, without opening it where they are among its first or its last ones."""
+    length = max(0, length)
+    if offset + length <= len(head):
+        return head[offset:offset + length]
+    if tail and offset >= (start := entry.size - len(tail)):
+        return tail[offset - start:offset - start + length]
     try:
         descriptor = inventory.open(entry)
     except OSError:

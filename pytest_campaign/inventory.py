@@ -45,6 +45,9 @@ class Entry:
     link: str | None = None
     problem: str | None = None
 
+    def __hash__(self) -> int:
+        return hash(self.path)
+
     @property
     def identity(self) -> Identity:
         """What makes a regular file the same file."""
@@ -105,6 +108,9 @@ class Inventory:
         A link that leaves the directory, dangles or turns in a circle leads nowhere. The directory itself is a
         folder entry with the path "".
         """
+        entry = self.by_path.get(path)
+        if entry is not None and entry.kind != LINK:  # the paths of the table go through no link
+            return entry
         hops = 0
         parts = list(reversed([part for part in path.split("/") if part and part != "."]))
         at = ""

@@ -9,7 +9,7 @@ import itertools
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from ... import paths, record_facts
@@ -77,22 +77,31 @@ def check(campaign: Campaign, evidence: Evidence) -> Iterator[Finding]:
 
 
 def _states(campaign: Campaign, evidence: Evidence) -> Iterator[_State]:
+    runs_in = functools.cache(lambda: _runs_in(campaign))
     for entry in campaign.inventory.entries:
         if entry.kind == FILE and posixpath.basename(entry.path) == STATE and not in_tool_folder(entry.path):
             owner = campaign.deliverable_around(entry.path)
-            run = campaign.runs.get(owner.run or "") if owner is not None else _run_around(campaign, entry.path)
+            run = campaign.runs.get(owner.run or "") if owner is not None else _run_around(campaign, entry.path, runs_in())
             content = read_object(evidence, entry)
             if run is not None and content is not None and not campaign.aborted(run.id):
                 yield _State(entry.path, run, owner, TrainingLog(content))
 
 
-def _run_around(campaign: Campaign, path: str) -> Run | None:
+def _run_around(campaign: Campaign, path: str, runs_in: Mapping[str, Set[str | None]]) -> Run | None:
     """The run beside whose outputs a file lies, when it is one run's folder."""
     folder = posixpath.dirname(posixpath.dirname(path))
-    if not folder:
-        return None
-    runs = {d.run for d in campaign.deliverables if (target := campaign.target(d)) and paths.inside(target, folder)}
-    return campaign.runs.get(runs.pop() or "") if len(runs) == 1 else None
+    runs = list(runs_in.get(folder, ())) if folder else []
+    return campaign.runs.get(runs[0] or "") if len(runs) == 1 else None
+
+
+def _runs_in(campaign: Campaign) -> Mapping[str, Set[str | None]]:
+    """The runs whose deliverables lie at or below a path, by that path."""
+    found: dict[str, set[str | None]] = {}
+    for deliverable in campaign.deliverables:
+        target = campaign.target(deliverable) or ""
+        for folder in (target, *paths.above(target)):
+            found.setdefault(folder, set()).add(deliverable.run)
+    return found
 
 
 def _steps(state: _State) -> Iterator[Finding]:
@@ -125,11 +134,14 @@ def _best(campaign: Campaign, state: _State) -> Iterator[Finding]:
 
 def _histories(siblings: Sequence[_State]) -> Iterator[Finding]:
     """Checkpoints in one folder whose logs contradict each other. The one that nobody claims is the stranger."""
-    for earlier, later in itertools.combinations(siblings, 2):
+    known: dict[tuple[int, str], tuple[str, _State]] = {}
+    for later in siblings:
+        before = ((value, *known.setdefault(key, (value, later))) for key, value in later.history.items())
+        earlier = next((state for value, logged, state in before if value != logged), None)
+        if earlier is None:
+            continue
         common = earlier.history.keys() & later.history.keys()
         differing = sorted(key for key in common if earlier.history[key] != later.history[key])
-        if not differing:
-            continue
         stranger, other = (earlier, later) if earlier.deliverable is None else (later, earlier)
         step, name = differing[0]
         yield rules.OTHER_RUN.finding(

@@ -108,8 +108,9 @@ def required_depth(campaign: Campaign, deliverable: Deliverable) -> Depth:
     What the plan, the manifest or the command line asks counts in full; the default, the deepest that our own
     readers reach, is lowered by --campaign-max-depth.
     """
-    planned = [p.depth for p in (campaign.plan.deliverables if campaign.plan else ()) if p.id == deliverable.id]
-    asked = [d for d in (*planned, deliverable.depth, campaign.asked.require_depth) if d is not None]
+    planned = campaign.planned(deliverable)
+    depths = (planned.depth if planned is not None else None, deliverable.depth, campaign.asked.require_depth)
+    asked = [depth for depth in depths if depth is not None]
     default = default_depth(campaign.units_of(deliverable))
     if campaign.asked.max_depth is not None:
         default = min(default, campaign.asked.max_depth)
