@@ -12,7 +12,7 @@ def create(target: Path, data: bytes) -> None:
     """Create a file that must not exist; FileExistsError when something is there, also a link that leads nowhere."""
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
-        _fill(descriptor, data)
+        fill(descriptor, data)
         os.chmod(temporary, 0o644)
         os.link(temporary, target)
     finally:
@@ -24,7 +24,7 @@ def create(target: Path, data: bytes) -> None:
 def replace(target: Path, data: bytes, temporary: Path) -> None:
     """Put new content in the place of a file. Its neighbour ``temporary`` is written first and must have no other writer."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-    _fill(os.open(temporary, flags | getattr(os, "O_BINARY", 0), 0o644), data)
+    fill(os.open(temporary, flags | getattr(os, "O_BINARY", 0), 0o644), data)
     os.replace(temporary, target)
     sync_folder(target.parent)
 
@@ -41,7 +41,8 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _fill(descriptor: int, data: bytes) -> None:
+def fill(descriptor: int, data: bytes) -> None:
+    """Write the content of a file that was opened for that, flush it to the disk, and close it."""
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(data)
         stream.flush()

@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import hashing, paths
 from ..file_names import in_tool_folder
-from ..inventory import Identity, identity
+from ..inventory import SIZE, Identity, identity
 from .errors import RecordingError
 
 _THREADS = 4
@@ -70,7 +70,7 @@ class Digests:
                 self._known[new[name]] = result[hashing.SHA256]
         except OSError as error:
             raise RecordingError(f"a file cannot be read: {error}") from error
-        return [{"path": name, "bytes": which[2], "sha256": self._known[which]} for name, which in found.items()]
+        return [{"path": name, "bytes": which[SIZE], "sha256": self._known[which]} for name, which in found.items()]
 
 
 def names(root: Path, path: str) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from .. import durable
 from ..record import Record
 from .base import Report
 
@@ -45,10 +46,7 @@ def write(file: Path, record: Record) -> None:
     data = writer(file).render(record).encode("utf-8")
     descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
+        durable.fill(descriptor, data)
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, file)
     except BaseException:
