@@ -168,7 +168,7 @@ class Shelf:
             other = f"{place.directory} holds it at commit {commit}"
         if wanted.name is not None and wanted.commit is not None and is_hub_name(wanted.name):
             for cache in self._caches:
-                folder = os.path.join(_repository(cache, wanted.name), "snapshots", wanted.commit)
+                folder = snapshot_folder(cache, wanted.name, wanted.commit)
                 if os.path.isdir(folder) and (files := _listing(folder)):
                     return Found(_base_files(wanted.title, folder, files), folder)
         which = "at that commit" if wanted.commit is not None else "at an exact revision"
@@ -245,6 +245,11 @@ def _is_model(folder: str) -> bool:
     with contextlib.suppress(OSError), os.scandir(folder) as listing:
         return any(item.name == "config.json" or is_weights(item.name) for item in itertools.islice(listing, _MOST_FILES))
     return False
+
+
+def snapshot_folder(cache: str, name: str, commit: str) -> str:
+    """Where a Hugging Face cache keeps a model at a commit."""
+    return os.path.join(_repository(cache, name), "snapshots", commit)
 
 
 def _repository(cache: str, name: str) -> str:

@@ -19,6 +19,8 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import torch
 from safetensors.torch import load_file, save_file
 
+from pytest_campaign.recording import base_archive
+
 Tensors = dict[str, torch.Tensor]
 WORDS = 62  # tokens of the tokenizer
 ROWS = 64  # of the embedding
@@ -91,6 +93,13 @@ def adapter(target: Path, *, trained: bool = True, name: str = "default", base: 
             made.save_pretrained(folder)
 
     return copied(f"adapter-{trained}-{name}-{base and id(base)}-{sorted(options.items())}", target, make)
+
+
+def headers(adapter: Path, base: Path | None = None, **options: Any) -> Path:
+    """The headers of a base, archived beside its adapter: of ``base``, else of a `model` that is not kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = base or model(Path(folder), **options)
+        return adapter.parent / base_archive.write(adapter.parent, adapter.name, None, BASE, place)
 
 
 def change(file: Path, change: Callable[[Tensors], Tensors]) -> None:

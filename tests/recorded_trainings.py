@@ -103,7 +103,8 @@ def adapters(out: Path) -> None:
     for run_id, base in bases.items():
         with campaign.run(run_id) as run:
             model, rate = lora(base, 2 if run_id == "rank2" else 4), 0.02 if run_id == "inside" else 0.01
-            made = trainer(model, out / "runs" / run_id, CampaignCallback(run), seed=len(run_id), learning_rate=rate)
+            record = CampaignCallback(run, archive_base=run_id != "rank4")
+            made = trainer(model, out / "runs" / run_id, record, seed=len(run_id), learning_rate=rate)
             made.train()
             made.save_model()
 

@@ -87,6 +87,9 @@ def test_adapters_name_their_base_exactly(trained: Trained, hub: Path) -> None:
                      "inside": {json.dumps({"model": "base", "path": "base"})}}
     for config in out.rglob("adapter_config.json"):
         assert json.loads(config.read_text())["base_model_name_or_path"] in (BASE["model"], "base")
+    archives = {path.relative_to(out / "runs").as_posix() for path in out.rglob("base_headers.json")}
+    assert archives == {f"{run}/{place}base_headers.json" for run in ("rank2", "inside")
+                        for place in ("", "checkpoint-2/", "checkpoint-4/")}
     campaign = verdicts(out, hub)
     assert {entry["depth"] for entry in campaign["deliverables"] if entry["kind"] == "adapter"} == {"model"}
     problems = [finding for entry in campaign["deliverables"] for finding in entry["findings"] if finding["level"] != "note"]

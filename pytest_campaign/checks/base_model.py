@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ from ..bases import (
 )
 from ..campaign import Base, Campaign, Deliverable
 from ..findings import Finding, Level, Rule
+from ..formats import base_headers
 from ..inventory import FOLDER
 from ..merging import Difference
 from ..readers.strict_json import pointer_to
@@ -94,7 +96,8 @@ NOT_AT_HAND = Rule("base.not-at-hand", Level.NOTE, """
     The base is not at hand, or a part of it, so it was not compared with what is recorded.
 
     That says nothing about the adapter: it is read in full. Whether its names and shapes fit the base stays open, and a
-    deliverable of which the depth `model` is asked stays unverified.
+    deliverable of which the depth `model` is asked stays unverified. Where the headers of the base were archived beside the
+    adapter (`base_headers.json`), they stand for it.
 
     Fix: give the place of the base with `--campaign-base-model=NAME=DIR` (its directory, or a Hugging Face cache).
     """)
@@ -141,6 +144,7 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
     foreign = _foreign_commits(campaign, deliverable, statement, evidence)
     yield from _own_commit(statement, foreign)
     yield from _disagreement(campaign, statement, foreign)
+    yield from _archived(campaign, deliverable, statement, evidence)
     if deliverable.merged_from is not None:
         yield from _against_adapter(campaign, deliverable, evidence)
     found = evidence.base(campaign, deliverable)
@@ -317,6 +321,28 @@ def _disagreement(campaign: Campaign, statement: Statement, foreign: Mapping[str
                 and said.exact != str(declared.revision).lower():
             yield _differs(said, REVISION if said.commit is None else MODEL, f"the adapter names commit {said.exact}", said.exact,
                            declared, str(declared.revision))
+
+
+def _archived(campaign: Campaign, deliverable: Deliverable, statement: Statement, evidence: Evidence) -> Iterator[Finding]:
+    """Archived headers that are, as they say themselves, those of another base than the one that is named."""
+    wanted = statement.wanted
+    for path, entry in campaign.files_of(deliverable).items():
+        if wanted is None or posixpath.basename(path) != base_headers.FILE or not 0 < entry.size <= base_headers.LARGEST:
+            continue
+        try:
+            headers = base_headers.parse(evidence.content(entry, base_headers.LARGEST))
+        except (OSError, base_headers.NotHeaders):
+            continue  # the reload says so
+        for pointer, theirs, ours, same in (
+            ("/model", headers.model, wanted.name, same_name),
+            ("/revision", headers.revision, wanted.commit, lambda one, other: one.lower() == other or not is_commit(one)),
+        ):
+            if theirs is not None and ours is not None and is_hub_name(theirs) and is_hub_name(ours) and not same(theirs, ours):
+                yield DISAGREES.finding(
+                    f"the archived headers are those of {_cut(theirs)}, the base is {_cut(ours)}", path=path, pointer=pointer,
+                    observed=_cut(theirs), expected=_cut(ours),
+                    remedy="find out on which one it was trained, and archive the headers of that one")
+                break
 
 
 def _differs(said: Said, pointer: str, message: str, observed: str, declared: Base, expected: str) -> Finding:

@@ -81,6 +81,9 @@ class ProblemKind(enum.StrEnum):
     OPTIMIZER = "optimizer"  # the state of an optimizer that is not that of the model beside it
     PROGRESS = "progress"  # counters of a training that contradict each other, or none that can be read
     BEHIND = "behind"  # counters of a training that differ in a way that can have its reasons
+    BASE_HEADERS = "base-headers"  # archived headers of a base that cannot be used, or are those of another model
+    BASE_SETTINGS = "base-settings"  # archived headers that differ from the base in settings or in the type of its tensors
+    ARCHIVED_BASE = "archived-base"  # an adapter was compared with archived headers, its base is not at hand
     NO_SCALER = "no-scaler"  # a training in half precision without the state of its scaler
 
 

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import paths
-from . import adapter_on_base, rebuilding, tensor_names, vocabulary
+from . import adapter_on_base, base_headers, rebuilding, tensor_names, vocabulary
 from .base import Depth, Folder, Format, Holds, Pickled, Placed, Problem, ProblemKind, Reading, Source, Unit
+from .base_headers import BaseHeaders
 from .model_files import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -50,6 +51,8 @@ def gather(folder: Folder) -> Iterator[Unit]:
     if config is None and not weights:
         return
     own = [config.path] if config else []
+    if (headers := folder.candidates.get(base_headers.FILE)) is not None:
+        own.append(headers.path)
     if CONFIG not in folder.candidates or not weight_parts(folder, MODEL_WEIGHTS):
         own += tokenizer_files(folder)
     yield Unit(NAME, folder.path, tuple(dict.fromkeys([*own, *weights])), hollow=not weights and settings(config) is not None)
@@ -70,7 +73,14 @@ def read(unit: Unit, source: Source) -> Reading:
         problems.append(
             Problem(ProblemKind.FILE_MISSING, place, "tensors without the configuration that they need", ADAPTER_CONFIG))
     depth = depth_of(readings)
+    headers, wrong = base_headers.read(unit, source)
+    problems += wrong
     base = adapter_on_base.configuration(source)
+    archived = headers if base is None else None
+    if archived is not None:
+        base = archived.config
+    elif headers is not None and source.base is not None and source.depth >= Depth.MODEL:
+        problems += base_headers.compare(base_headers.place(unit), headers, source.base)
     if config is not None:
         method = config.get("peft_type")
         if not isinstance(method, str):
@@ -80,15 +90,25 @@ def read(unit: Unit, source: Source) -> Reading:
             problems += found
             if rebuilt and depth >= Depth.TENSORS:
                 depth = Depth.MODEL
+                if archived is not None:
+                    problems.append(_on_headers(base_headers.place(unit), archived))
     problems += vocabulary.check(unit, documents, _rows(base, layout))
     problems += documents.problems
     dtypes: collections.Counter[str] = collections.Counter()
     for reading in readings:
         dtypes.update(reading.dtypes)
     return Reading(
-        NAME, depth, [*documents.facts, *(fact for reading in readings for fact in reading.files)], problems,
-        sum(reading.tensors for reading in readings), sum(reading.elements for reading in readings), dtypes,
+        NAME, depth,
+        [*documents.facts, *base_headers.facts(unit, source), *(fact for reading in readings for fact in reading.files)],
+        problems, sum(reading.tensors for reading in readings), sum(reading.elements for reading in readings), dtypes,
         sum(reading.bytes_read for reading in readings), layout or {})
+
+
+def _on_headers(place: str, headers: BaseHeaders) -> Problem:
+    tensors = f"{len(headers.by_name):,} tensors" if headers.tensors else "without tensors"
+    return Problem(ProblemKind.ARCHIVED_BASE, place,
+                   f"the adapter was compared with the archived headers of {headers.title} ({tensors}), not with the base itself",
+                   "the base, which is not at hand")
 
 
 def _no_adapter(place: str, config: Mapping[str, Any]) -> Problem:

@@ -20,7 +20,7 @@ def resolved(root: Path, model: str, revision: str | None = None) -> tuple[dict[
     ``model`` is a name on the hub, a folder, or a snapshot in the local Hugging Face cache; ``revision`` what is known of its
     revision. The first is None where nothing but a path of this machine is known.
     """
-    folder = _folder(root, model)
+    folder = folder_of(root, model)
     if folder is not None:
         return {"model": Path(root, folder).resolve().name, "path": folder}, None
     cached = snapshot_of(model) if os.path.isabs(model) else None
@@ -40,7 +40,7 @@ def resolved(root: Path, model: str, revision: str | None = None) -> tuple[dict[
                   'campaign.base(name, "owner/model", revision="<commit>"), or copy it into the campaign directory')
 
 
-def _folder(root: Path, model: str) -> str | None:
+def folder_of(root: Path, model: str) -> str | None:
     """The model's folder in the campaign that is meant, relative to it."""
     for place in (root / model, Path(model).absolute()):
         if (place / "config.json").is_file():

@@ -284,14 +284,34 @@ class Campaign:
         """The entry of a deliverable with sizes, digests and, for an adapter, its base as far as that is known."""
         relative = files.inside(self.directory, path)
         entry = entries.deliverable(id, kind, relative, fields)
+        archive = fields.get("archive_base", False)
+        if archive and kind != "adapter":
+            raise RecordingError(f"archive_base is for adapters, and {id} is of kind {kind}")
+        given = list(fields.get("files", ()))
         if kind == "adapter":
-            self._name_base(entry)
-        names = [files.inside(self.directory, name) for name in fields.get("files", ())] or (
+            said = base_models.of_adapter(self.directory, relative)  # before it is made portable
+            base = self._name_base(entry)
+            if archive:
+                place = self._archive_base(entry, said and said[0], base, None if archive is True else archive)
+                given += [place] if given and place is not None else []
+        names = [files.inside(self.directory, name) for name in given] or (
             files.names(self.directory, relative) if relative != "." else files.recognised(self.directory))
         return entry | ({"files": self._digests.declared(names)} if names else {})
 
-    def _name_base(self, entry: Entry) -> None:
-        """Say the base of an adapter, from what is recorded under its name or from its own configuration."""
+    def _archive_base(
+        self, entry: Entry, said: str | None, base: Entry | None, given: str | os.PathLike[str] | None
+    ) -> str | None:
+        """Put the headers of the base beside the adapter and return where; `RecordingWarning` when they are not to be had."""
+        from . import base_archive
+
+        try:
+            return base_archive.write(self.directory, entry["path"], said, base, given)
+        except base_archive.NotArchived as reason:
+            warnings.warn(f"the headers of the base of {entry['id']} are not archived: {reason}", RecordingWarning, stacklevel=5)
+            return None
+
+    def _name_base(self, entry: Entry) -> Entry | None:
+        """Say the base of an adapter, from what is recorded under its name or from its own configuration; what is known of it."""
         given = entry.get("base")
         if isinstance(given, str):
             given = self.recorded().get("bases", {}).get(given)
@@ -303,3 +323,4 @@ class Campaign:
                 entry["base"] = given
         if given is not None:
             base_models.make_portable(self.directory, entry["path"], dict(given))
+        return dict(given) if given is not None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -16,7 +17,8 @@ class Fields(TypedDict, total=False):
     """What can be said of a deliverable beside its id, kind and path; as in the manifest, but for ``depth`` and ``probe``.
 
     ``base`` is a name that `Campaign.base` has recorded, or the base itself. ``files`` are the paths of its files where they are
-    not all that lies at its path.
+    not all that lies at its path. ``archive_base`` puts the headers of an adapter's base beside it: True where the base lies on
+    this machine under the name that the adapter says, else its folder.
     """
 
     purpose: str
@@ -35,6 +37,7 @@ class Fields(TypedDict, total=False):
     probe: str
     tensor_digests: Mapping[str, str]
     files: Sequence[str]
+    archive_base: bool | str | os.PathLike[str]
     extra: Mapping[str, Any]
 
 
@@ -42,7 +45,7 @@ def deliverable(id: str, kind: str, path: str, fields: Fields) -> Entry:
     """The entry of a deliverable, still without its files."""
     given = {name: value for name, value in fields.items() if value is not None}
     reload = {name: given.pop(name) for name in ("depth", "probe") if name in given}
-    given.pop("files", None)
+    given = {name: value for name, value in given.items() if name not in ("files", "archive_base")}
     return {"id": id, "kind": kind, "path": path, **copied(given), **({"reload": reload} if reload else {})}
 
 

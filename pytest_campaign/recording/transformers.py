@@ -44,13 +44,16 @@ class CampaignCallback(TrainerCallback):  # type: ignore[misc]
     exception is known only then. ``output_dir`` has to lie in the campaign directory.
 
     The ids of the deliverables are those of the plan, where it promises one of a kind, else ``model`` or ``adapter``,
-    ``checkpoint-<step>`` and ``metrics``; ``ids`` gives others by these.
+    ``checkpoint-<step>`` and ``metrics``; ``ids`` gives others by these. ``archive_base`` is that of `Run.deliver`, for each
+    adapter.
     """
 
-    def __init__(self, record: Run | Campaign, run: str | None = None, *, ids: Mapping[str, str] | None = None) -> None:
+    def __init__(self, record: Run | Campaign, run: str | None = None, *, ids: Mapping[str, str] | None = None,
+                 archive_base: bool | str | os.PathLike[str] = False) -> None:
         self._held = Held(record, run, self._collect)
         self._run = self._held.run
         self._ids = dict(ids or {})
+        self._archive_base = archive_base
         self._output: Path | None = None
         self._commit: tuple[str, str] | None = None  # the base of an adapter, and the commit that was loaded
 
@@ -92,6 +95,8 @@ class CampaignCallback(TrainerCallback):  # type: ignore[misc]
             fields: Fields = {"purpose": "resume" if resume else "inference"}
             if kind == "adapter" and self._commit is not None and (base := self._base(folder)) is not None:
                 fields["base"] = base
+            if kind == "adapter":
+                fields["archive_base"] = self._archive_base
             self._run.deliver(self._id(name, kind, is_main=name == main), kind, folder, **fields)
         if (self._output / _STATE).is_file():
             self._run.deliver(self._id("metrics", "metrics", is_main=True), "metrics", self._output / _STATE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import adapters
+import hugging_face
 from adapters import BASE, COMMIT, CONFIG, OTHER_COMMIT
 from adapters import WEIGHTS as MODEL
 
@@ -120,6 +121,18 @@ def merged_into_another_revision_says_the_manifest(made: Written) -> None:
     adapter(made, exact())
     adapters.merged(made / MERGED)
     made.add("variant/merged", "checkpoint", MERGED, merged_from=ID, base=exact(revision=OTHER_COMMIT))
+
+
+@faulty("base.disagrees", ID, f"{ADAPTER}/base_headers.json")
+def archived_headers_of_another_revision(made: Written) -> None:
+    adapter(made, exact(revision=OTHER_COMMIT))
+    hugging_face.headers(made / ADAPTER)
+
+
+@sound("base.disagrees", ID)
+def archived_headers_of_that_revision(made: Written) -> None:
+    adapter(made, exact(revision=COMMIT.upper()))
+    hugging_face.headers(made / ADAPTER)
 
 
 @sound("base.disagrees", ID)

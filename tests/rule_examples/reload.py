@@ -755,6 +755,82 @@ def a_model_that_is_rebuilt(made: Written) -> None:
     hugging_face.model(made / MODEL)
 
 
+HEADERS = f"{ADAPTER}/base_headers.json"
+
+
+def an_archived_base(made: Written, *, at_hand: bool = False, **options: object) -> Path:
+    """An adapter with the headers of its base, which is delivered or only asked for by the depth; the path of the headers."""
+    base = hugging_face.BASE | ({"path": "base"} if at_hand else {})
+    made.add("variant/adapter", "adapter", ADAPTER, base=base, reload={"depth": "model"})
+    if at_hand:
+        hugging_face.model(made / "base", **options)
+    return hugging_face.headers(hugging_face.adapter(made / ADAPTER))
+
+
+@faulty("reload.archived-base", "variant/adapter", HEADERS)
+def the_headers_stand_for_the_base(made: Written) -> None:
+    an_archived_base(made)
+
+
+@sound("reload.archived-base", "variant/adapter")
+def the_base_is_at_hand_too(made: Written) -> None:
+    an_archived_base(made, at_hand=True)
+
+
+@faulty("reload.shape", "variant/adapter", ADAPTED)
+def another_rank_than_the_configuration_says_on_archived_headers(made: Written) -> None:
+    an_archived_base(made)
+    hugging_face.settings(made / LORA, rank_pattern={"layers.1.self_attn.q_proj": 8})
+
+
+@faulty("reload.missing-tensors", "variant/adapter", ADAPTED)
+def the_base_has_a_layer_more_say_archived_headers(made: Written) -> None:
+    an_archived_base(made)
+    hugging_face.headers(made / ADAPTER, layers=3)
+
+
+@faulty("reload.base-headers", "variant/adapter", HEADERS)
+def headers_of_a_base_with_a_layer_less(made: Written) -> None:
+    an_archived_base(made, at_hand=True, layers=3)
+
+
+@faulty("reload.base-headers", "variant/adapter", HEADERS)
+def headers_that_are_not_those_of_their_configuration(made: Written) -> None:
+    file = an_archived_base(made)
+    file.write_text(file.read_text().replace('"hidden_size":16', '"hidden_size":32'))
+
+
+@faulty("reload.base-headers", "variant/adapter", HEADERS)
+def headers_that_were_cut(made: Written) -> None:
+    file = an_archived_base(made)
+    file.write_bytes(file.read_bytes()[:-40])
+
+
+@sound("reload.base-headers", "variant/adapter")
+def headers_of_the_base_in_another_number_of_files(made: Written) -> None:
+    an_archived_base(made, at_hand=True, shards=True)
+
+
+@faulty("reload.base-settings", "variant/adapter", HEADERS)
+def headers_of_a_base_with_another_position_encoding(made: Written) -> None:
+    an_archived_base(made, at_hand=True)
+    hugging_face.settings(made / "base/config.json", rope_parameters={"rope_theta": 500000.0, "rope_type": "default"})
+
+
+@faulty("reload.base-settings", "variant/adapter", HEADERS)
+def headers_of_a_base_in_another_type(made: Written) -> None:
+    an_archived_base(made, at_hand=True)
+    hugging_face.change(made / "base/model.safetensors",
+                        lambda tensors: {name: tensor.bfloat16() for name, tensor in tensors.items()})
+
+
+@sound("reload.base-settings", "variant/adapter")
+def the_base_was_saved_by_another_version(made: Written) -> None:
+    an_archived_base(made, at_hand=True)
+    hugging_face.settings(made / "base/config.json", transformers_version="4.51.3", _name_or_path="/workspace/tiny",
+                          use_cache=False)
+
+
 # ---- states of trainings ------------------------------------------------------------------------------------
 
 

@@ -63,6 +63,10 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.OPTIMIZER: (rules.OPTIMIZER, "copy the whole folder of one save, or say purpose: inference"),
     ProblemKind.PROGRESS: (rules.PROGRESS, "copy the whole folder of one save, or say purpose: inference"),
     ProblemKind.BEHIND: (rules.BEHIND, "compare the folder with the original"),
+    ProblemKind.BASE_HEADERS: (
+        rules.BASE_HEADERS, "find out on which base it was trained, and archive the headers of that one again"),
+    ProblemKind.BASE_SETTINGS: (rules.BASE_SETTINGS, "find out whether it is the base that the adapter was trained on"),
+    ProblemKind.ARCHIVED_BASE: (rules.ARCHIVED_BASE, "none; give the base with --campaign-base-model to have it compared too"),
     ProblemKind.NO_SCALER: (rules.NO_SCALER, "copy it if it was written"),
 }
 

@@ -356,6 +356,36 @@ NOT_REBUILT = Rule("reload.not-rebuilt", Level.NOTE, """
     A library is missing, the class is not one of the library, the weights are quantised, or the base model is not at
     hand. The tensors were read all the same. When the depth `model` is asked for, the deliverable stays unverified.
     """)
+ARCHIVED_BASE = Rule("reload.archived-base", Level.NOTE, """
+    The base of an adapter is not at hand, and its archived headers stood for it.
+
+    `base_headers.json` beside the adapter has the configuration of the base, and the names, types and shapes of its tensors. With
+    them the adapter is rebuilt on the meta device and every name and shape of it is compared: the depth is `model`. That the
+    archive shows the right base is the campaign's own claim.
+
+    Fix: nothing; with the base at hand (`--campaign-base-model`) the archive is compared with it.
+    """)
+BASE_HEADERS = Rule("reload.base-headers", Level.ERROR, """
+    The archived headers of an adapter's base cannot be used, or they are those of another model.
+
+    `base_headers.json` is no such file, its tensors are not those of its own configuration, or the base that is at hand has other
+    tensors.
+
+    Usual causes: a file that was copied from another adapter or edited; a base that was replaced since, or another one that was
+    given to the check.
+
+    Fix: find out on which base the adapter was trained; archive the headers of that one again, or delete the file.
+    """)
+BASE_SETTINGS = Rule("reload.base-settings", Level.WARNING, """
+    The archived headers of an adapter's base differ from the base that is at hand in settings, or in the type of its tensors.
+
+    The adapter fits both. But a base with other settings (the base of the rotary embedding, say) computes something else; one in
+    another type rounds otherwise.
+
+    Usual causes: another revision of the base; a copy that was converted, or saved again by another version of the library.
+
+    Fix: find out which one it was trained on, and check with that one.
+    """)
 
 FAILED = Rule("reload.failed", Level.ERROR, """
     The reader or the library raised while it read the file.
