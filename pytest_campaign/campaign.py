@@ -565,6 +565,11 @@ class Campaign:
         """The first run of the manifest that is a control."""
         return next((id for id in self.runs if self.role(id) == "control"), None)
 
+    def ended(self, run: str | None) -> bool:
+        """Whether the outputs of a run may count: it claims to be completed. Those of no run may."""
+        record = self.runs.get(run or "")
+        return record is None or record.status == "completed"
+
     def aborted(self, run: str | None) -> bool:
         """Whether a run is validly recorded as aborted: with its reason."""
         record = self.runs.get(run or "")

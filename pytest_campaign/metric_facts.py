@@ -52,6 +52,9 @@ _SETTINGS = re.compile(
     r"|error|message|date|time|seed|device|dtype|fewshot_as_multiturn", re.I)
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne}
+_ORDERS = frozenset({">", ">=", "<", "<="})
+# How a list of results says what is measured, and the number itself: {"name": "accuracy", "value": 0.91}.
+_NAMES, _VALUES = frozenset({"name", "metric", "metric_name", "type"}), frozenset({"value", "score"})
 _SOFT = re.compile(r"(?:.*[/_.])?grad_?norm\w*", re.I)  # infinite in steps that a loss scaler skips
 _QUALIFIED = re.compile(  # a number with its sign of percent or its deviation
     r"\s*([-+]?[0-9]{1,20}(?:\.[0-9]{0,20})?)\s*(?:%|(?:±|\+/-|\+-)\s*[0-9.]{1,20}\s*%?|\(±?[0-9.]{1,20}\))\s*")
@@ -319,6 +322,7 @@ class _Gathering:
         self._constants: dict[str, tuple[float, int]] = {}  # fields that kept their value since the history began, and how often
         self._gaps = _Gaps()
         self._streaks: dict[tuple[object, ...], int] = {}
+        self._so_far: dict[tuple[object, ...], tuple[AbortRule, Where, str]] = {}  # rules that held from the first record on
         self._told: set[str] = set()
 
     @property
@@ -328,6 +332,8 @@ class _Gathering:
 
     def done(self) -> MetricFacts:
         """The facts, when everything was seen."""
+        for rule, where, text in self._so_far.values():
+            self._forbid(rule, where, text)
         for places in self._gaps.lost():
             self._merge(self.facts.null, places)
         self.facts.null.first.sort(key=lambda place: place[0].line or 0)
@@ -356,8 +362,12 @@ class _Gathering:
             self._samples(value)
             if isinstance(value.get("results"), dict) and ("config" in value or "configs" in value or "config_general" in value):
                 value = {name: value[name] for name in ("results", "groups") if name in value}  # an evaluation harness
+        names: dict[tuple[str, ...], tuple[str, ...]] = {}
         for keys, item in leaves(value, deepest=DEEPEST):
-            self._leaf(keys, item, Where(self._path, None, pointer_to(keys)))
+            if isinstance(item, str) and keys and keys[-1] in _NAMES:
+                names[keys[:-1]] = (*names.get(keys[:-1], ()), item)
+        for keys, item in leaves(value, deepest=DEEPEST):
+            self._leaf(keys, item, Where(self._path, None, pointer_to(keys)), names.get(keys[:-1], ()))
 
     def values(self, found: Sequence[tuple[tuple[str, ...], Any, int | None]]) -> None:
         """The values of a file of another kind, each with its keys and its line."""
@@ -366,7 +376,8 @@ class _Gathering:
         for keys, value, where in placed:
             self._leaf(keys, value, where)
 
-    def _leaf(self, keys: tuple[str, ...], value: Any, where: Where) -> None:
+    def _leaf(self, keys: tuple[str, ...], value: Any, where: Where, called: tuple[str, ...] = ()) -> None:
+        """A value of a document; ``called`` are the names that its neighbours give it."""
         name = next((key for key in reversed(keys) if not key.isdigit()), "")
         nullable = _may_be_null(keys, self._wanted.nullable)
         if nullable and type(value) not in (int, float):
@@ -382,8 +393,14 @@ class _Gathering:
         excused = nullable or self.lenient or any(_SETTINGS.fullmatch(key) for key in keys[:-1])
         if not math.isfinite(number) and not excused:
             self.facts.not_finite.add(where, f"{name} is {value}")
+        self._leaf_rules(keys, number, where, called)
+
+    def _leaf_rules(self, keys: tuple[str, ...], number: float, where: Where, called: tuple[str, ...]) -> None:
         named = [key for key in keys if not key.isdigit()]
-        self._rules((name, "/".join(named), ".".join(named)), ("", *named), number, where)
+        names = [named[-1] if named else "", "/".join(named), ".".join(named)]
+        if named and named[-1] in _VALUES:
+            names += [*named[-2:-1], *called]
+        self._rules(names, ("", *named, *called), number, where)
 
     def _limits(self, values: Iterable[tuple[tuple[str, ...], Any, Where]]) -> None:
         """What says that only a part of the data was evaluated."""
@@ -432,7 +449,7 @@ class _Gathering:
             self.facts.not_finite.add(where, f"{item.tag} is {item.value} at step {item.step:,}")
         self._see_step("step", item.step, where)
         self._series((item.tag,), item.step, None, item.value, where)
-        self._rules((item.tag,), (item.tag,), item.value, where)
+        self._rules((item.tag,), (item.tag,), item.value, where, in_history=True)
 
     def _record(self, record: Mapping[str, Any], where: Where) -> None:
         layout = _layout(tuple(record))
@@ -479,7 +496,8 @@ class _Gathering:
         for name, number in values:
             if in_history:
                 self._series((name, *labels), step, epoch, number, where)
-            self._rules((name, *(label for label in labels if isinstance(label, str))), (name, *labels), number, where)
+            self._rules((name, *(label for label in labels if isinstance(label, str))), (name, *labels), number, where,
+                        in_history=in_history)
 
     def _is_another_run(self, values: Sequence[tuple[str, float]]) -> bool:
         """Whether a field that was constant so far has another value, as a setting has in the rows of the next run."""
@@ -561,15 +579,31 @@ class _Gathering:
             self._told.add(text)
             self.facts.restarts.add(where, text)
 
-    def _rules(self, names: Sequence[str], series: tuple[object, ...], number: float, where: Where) -> None:
+    def _rules(self, names: Sequence[str], series: tuple[object, ...], number: float, where: Where, *,
+               in_history: bool = False) -> None:
+        """Apply the abort rules to one number.
+
+        A training begins with a high loss and a low accuracy: a limit that says nothing of a number of records is none before it
+        was kept for the first time, unless it never is.
+        """
         for rule in self._wanted.rules:
             if rule.metric not in names:
                 continue
             self.facts.applied.add(rule.id)
             key = (rule.id, *series)
-            self._streaks[key] = self._streaks.get(key, 0) + 1 if holds(rule, number) else 0
-            if self._streaks[key] == rule.for_steps and all(rule is not told for told, *_ in self.facts.forbidden):
-                self.facts.forbidden.append((rule, where, f"{number:g}"))
+            if not holds(rule, number):
+                self._streaks[key] = 0
+                self._so_far.pop(key, None)
+            elif in_history and rule.for_steps == 1 and rule.op in _ORDERS and key not in self._streaks:
+                self._so_far.setdefault(key, (rule, where, f"{number:g}"))
+            else:
+                self._streaks[key] = self._streaks.get(key, 0) + 1
+                if self._streaks[key] == rule.for_steps:
+                    self._forbid(rule, where, f"{number:g}")
+
+    def _forbid(self, rule: AbortRule, where: Where, text: str) -> None:
+        if all(rule is not told for told, *_ in self.facts.forbidden):
+            self.facts.forbidden.append((rule, where, text))
 
 
 def holds(rule: AbortRule, number: float) -> bool:

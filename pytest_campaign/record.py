@@ -184,7 +184,8 @@ def _verdict(campaign: Campaign, deliverable: Deliverable, needed: Sequence[str]
         return Verdict.MISSING
     if outcome(findings) is Outcome.FAILED:
         return Verdict.REJECTED
-    if any(name not in results or results[name].outcome is not Outcome.PASSED for name in needed):
+    if not campaign.ended(deliverable.run) or any(
+            name not in results or results[name].outcome is not Outcome.PASSED for name in needed):
         return Verdict.UNVERIFIED
     return Verdict.ACCEPTED
 

@@ -121,6 +121,7 @@ TABLE = [
     ("aborted", aborted, {}, ABORTED, ACCEPTED),
     ("aborted outweighs absent", aborted_and_gone, {"control/last::reload": SKIPPED}, ABORTED, ACCEPTED),
     ("aborted and not listed", aborted_and_not_listed, {}, ABORTED, ACCEPTED),
+    ("aborted for no reason, and sound", aborted_for_no_reason, {}, UNVERIFIED, UNVERIFIED),
     ("aborted for no reason", aborted_for_no_reason, {"control/last::content": FAILED}, REJECTED, REJECTED),
     ("aborted, and nobody decided", aborted, {"campaign::plan": FAILED}, ABORTED, REJECTED),
     ("a campaign check failed", as_written, {"campaign::manifest": FAILED}, ACCEPTED, REJECTED),

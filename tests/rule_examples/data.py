@@ -747,6 +747,32 @@ def nobody_aborted_it(made: Written) -> None:
     made.plan["abort_rules"] = [RULE]
 
 
+@faulty("data.abort-rule", HISTORY, CURVES)
+def it_never_came_below_the_limit(made: Written) -> None:
+    history(made, "step,loss\n1,9\n2,5\n3,4\n")
+    made.plan["abort_rules"] = [{**RULE, "for_steps": 1}]
+
+
+@faulty("data.abort-rule", "control/metrics", METRICS)
+def a_limit_of_a_metric_that_may_be_null(made: Written) -> None:
+    (made / METRICS).write_text('{"test": {"accuracy": 0.41}}')
+    made.deliverable("control/metrics")["nullable"] = ["accuracy"]
+    made.plan["abort_rules"] = [{"id": "poor", "when": "worse than guessing", "metric": "accuracy", "op": "<", "value": 0.5}]
+
+
+@faulty("data.abort-rule", "control/metrics", METRICS)
+def a_limit_of_a_metric_in_a_list_of_results(made: Written) -> None:
+    (made / METRICS).write_text('[{"name": "f1", "value": 0.8}, {"name": "accuracy", "value": 0.41}]')
+    made.plan["abort_rules"] = [{"id": "poor", "when": "worse than guessing", "metric": "accuracy", "op": "<", "value": 0.5}]
+
+
+@sound("data.abort-rule", HISTORY)
+def it_began_above_the_limit(made: Written) -> None:
+    history(made, "step,loss,accuracy\n1,9,0.1\n2,2,0.4\n3,1,0.7\n")
+    made.plan["abort_rules"] = [{**RULE, "for_steps": 1},
+                                {"id": "poor", "when": "worse than guessing", "metric": "accuracy", "op": "<", "value": 0.5}]
+
+
 @sound("data.abort-rule", HISTORY)
 def never_three_in_a_row(made: Written) -> None:
     history(made, "step,loss\n1,2\n2,3.5\n3,4\n4,1\n5,4\n6,5\n")

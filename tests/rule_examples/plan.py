@@ -204,8 +204,14 @@ def a_rule_that_held(made: Written) -> None:
         campaign=Verdict.ACCEPTED)
 def a_rule_that_held_before_it_was_resumed(made: Written) -> None:
     made.plan["abort_rules"] = RULES
-    training(made, {"loss": 9.0}, {"loss": 2.0}, {"loss": 1.0})
+    training(made, {"loss": 1.5}, {"loss": 9.0}, {"loss": 1.0})
     made.run("variant")["first_step"] = 20
+
+
+@sound("plan.abort-rule-ignored", "variant/step-30")
+def the_loss_was_high_when_it_began(made: Written) -> None:
+    made.plan["abort_rules"] = RULES
+    training(made, {"loss": 9.0}, {"loss": 2.0}, {"loss": 1.0})
 
 
 @sound("plan.abort-rule-ignored", "variant/step-30")

@@ -296,6 +296,9 @@ EARLY_END = Rule("data.history-ends-early", Level.WARNING, """
 FORBIDDEN = Rule("data.abort-rule", Level.ERROR, """
     By a rule that the plan announced the run had to be aborted, and it claims to be completed.
 
+    A limit without `for_steps` counts in a history from the record on that keeps it for the first time: a training begins with a
+    high loss and a low accuracy.
+
     The rule was meant to keep such a run out of the comparison.
 
     Usual causes: nobody watched the metric; the rule was given up after the fact.
