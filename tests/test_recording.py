@@ -319,7 +319,7 @@ def test_steps_decisions_costs_and_provenance(out: Path) -> None:
     campaign.choose("2026-03-02T10:10:00Z", "go on", "it learns")
     actuals = recorded(out)["actuals"]
     assert [(step["id"], step.get("explanation")) for step in actuals["steps"]] == [
-        ("control", None), ("wide", "it ended early: OSError: no disk")]
+        ("control", "the loader was slow"), ("control", None), ("wide", "it ended early: OSError: no disk")]
     assert all(step["started"] <= step["finished"] for step in actuals["steps"])
     assert actuals["costs"] == [{"name": "storage", "amount": "1.20"}]
     assert len(actuals["decisions"]) == 2
@@ -328,6 +328,17 @@ def test_steps_decisions_costs_and_provenance(out: Path) -> None:
     assert found["environment"]["torch"] == torch.__version__
     assert found["environment"]["driver"] == "570"
     assert found["started"] <= found["finished"]
+
+
+def test_a_step_whose_process_was_killed_keeps_its_beginning(out: Path) -> None:
+    killed = Campaign(out).step("control")
+    killed.__enter__()
+    with Campaign(out).step("control"):
+        pass
+    first, second = recorded(out)["actuals"]["steps"]
+    killed.__exit__(None, None, None)
+    assert first.keys() == {"id", "started"}
+    assert first["started"] <= second["started"] <= second["finished"]
 
 
 def test_a_command_without_paths_and_secrets() -> None:

@@ -223,22 +223,26 @@ class Campaign:
 
     @contextlib.contextmanager
     def step(self, id: str, explanation: str | None = None) -> Iterator[None]:
-        """A step of the plan's schedule, executed in a ``with`` block; ``explanation`` says why it deviates."""
+        """A step of the plan's schedule, executed in a ``with`` block; ``explanation`` says why it deviates.
+
+        A step that is executed again, after its process was killed, say, is recorded as another part of it.
+        """
         entry: Entry = {"id": id, "started": provenance.now()}
         if explanation is not None:
             entry["explanation"] = explanation
-        self._put_step(entry)
+        with self.changed() as content:
+            content.setdefault("actuals", {}).setdefault("steps", []).append(dict(entry))
+        begun = dict(entry)
         try:
             yield
         except BaseException as error:
             entry.setdefault("explanation", f"it ended early: {provenance.error_text(error)}")
             raise
         finally:
-            self._put_step(entry | {"finished": provenance.now()})
-
-    def _put_step(self, entry: Entry) -> None:
-        with self.changed() as content:
-            entries.put(content.setdefault("actuals", {}).setdefault("steps", []), dict(entry))
+            with self.changed() as content:
+                steps = content.setdefault("actuals", {}).setdefault("steps", [])
+                at = steps.index(begun) if begun in steps else len(steps)
+                steps[at:at + 1] = [entry | {"finished": provenance.now()}]
 
     def cost(self, name: str, amount: str | int | Decimal) -> None:
         """Record what was really paid; it replaces the planned cost of that name. Write cents as a text: ``"1.20"``."""

@@ -454,6 +454,13 @@ def one_step_was_not_measured(made: Written) -> None:
     measured(made, control=(8, 10, ""))
 
 
+@faulty("plan.step-not-measured", "control/last", MANIFEST)
+def the_process_was_killed_in_the_first_part_of_a_step(made: Written) -> None:
+    scheduled(made)
+    measured(made, control=(8, 10, ""), variant=(10, 12, ""))
+    made.manifest["actuals"]["steps"].insert(1, {"id": "variant", "started": "2026-03-02T09:00:00Z"})
+
+
 @sound("plan.step-not-measured", "control/last")
 def it_is_said_why(made: Written) -> None:
     scheduled(made)

@@ -148,7 +148,7 @@ UNPLANNED_STEP = Rule("plan.unplanned-step", Level.ERROR, """
     Fix: give it the id that it has in the plan, or write its `explanation`.
     """)
 STEP_MISSING = Rule("plan.step-not-measured", Level.WARNING, """
-    Other steps were measured, and of this one nobody says how long it took.
+    Other steps were measured, and of this one, or of a part of it, nobody says how long it took.
 
     Fix: write its `started` and `finished` into `actuals.steps`, or the `explanation`.
     """)

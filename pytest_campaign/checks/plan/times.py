@@ -126,7 +126,8 @@ def _step(campaign: Campaign, schedule: Schedule, comparison: Comparison, pointe
             level=Level.NOTE if why or replaces else None, observed=id,
             expected=listed(step.id for step in schedule.steps),
             remedy="none" if why or replaces else "give it its planned id, or write its explanation")
-    elif comparison.hours is None and not why and not unfinished and not any(part.finished for part in comparison.parts):
+    elif comparison.hours is None and not why and not unfinished and not (
+            comparison.parts and all(part.finished for part in comparison.parts)):
         yield rules.STEP_MISSING.finding(
             f"nobody says how long step {id} took" + (f"; {clock.text(comparison.step.hours)} were planned"
                                                       if comparison.step.hours is not None else ""),
