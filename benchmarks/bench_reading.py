@@ -8,7 +8,9 @@ memory do not count. Sides that give an answer (finite or not, a digest) must gi
 
 * values alone, against a bare loop of ``readinto`` that looks at nothing;
 * values alone, against ``safetensors.torch.load_file`` and ``torch.isfinite(t).all()`` of every tensor;
-* values and SHA-256 in one pass, against ``hashlib`` alone.
+* values and SHA-256 in one pass, against ``hashlib`` alone;
+* values and the digest of each tensor, against ``hashlib`` alone of one tensor after the other;
+* values, SHA-256 and the digest of each tensor, against ``hashlib`` alone, which does half of that.
 """
 
 import argparse
@@ -18,7 +20,7 @@ import pathlib
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, BinaryIO
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in the process that reloads checkpoints
@@ -27,6 +29,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import torch
 from safetensors.torch import load_file, save_file
 
+from pytest_campaign import tensor_digests
 from pytest_campaign.formats import safetensors_file
 from pytest_campaign.formats.base import Depth, ProblemKind, Reading, Unit
 
@@ -38,8 +41,8 @@ class Folder:
 
     depth = Depth.TENSORS
 
-    def __init__(self, root: pathlib.Path, threads: int, digest: bool) -> None:
-        self.root, self.threads, self.digest = root, threads, digest
+    def __init__(self, root: pathlib.Path, threads: int, digest: bool, tensors: bool) -> None:
+        self.root, self.threads, self.digest, self.tensors = root, threads, digest, tensors
 
     def open(self, path: str) -> BinaryIO:
         return open(self.root / path, "rb", buffering=0)
@@ -49,6 +52,9 @@ class Folder:
 
     def exists(self, path: str) -> bool:
         return (self.root / path).exists()
+
+    def hashed(self, names: Collection[str]) -> Collection[str]:
+        return names if self.tensors else ()
 
     def advance(self, count: int) -> None:
         pass
@@ -61,8 +67,8 @@ def write(path: pathlib.Path, gib: float) -> None:
     save_file({f"layers.{number}.weight": one.roll(number) for number in range(count)}, path)
 
 
-def ours(path: pathlib.Path, threads: int, digest: bool) -> Reading:
-    return safetensors_file.read(Unit("safetensors", path.name, (path.name,)), Folder(path.parent, threads, digest))
+def ours(path: pathlib.Path, threads: int, digest: bool, tensors: bool = False) -> Reading:
+    return safetensors_file.read(Unit("safetensors", path.name, (path.name,)), Folder(path.parent, threads, digest, tensors))
 
 
 def finite(path: pathlib.Path, threads: int) -> bool:
@@ -71,6 +77,14 @@ def finite(path: pathlib.Path, threads: int) -> bool:
 
 def digest(path: pathlib.Path, threads: int) -> str | None:
     return ours(path, threads, True).files[0].sha256
+
+
+def tensors(path: pathlib.Path, threads: int) -> dict[str, str | None]:
+    return {name: placed.sha256 for name, placed in ours(path, threads, False, True).layout.items()}
+
+
+def all_digests(path: pathlib.Path, threads: int) -> str | None:
+    return ours(path, threads, True, True).files[0].sha256
 
 
 def bare(path: pathlib.Path) -> None:
@@ -87,6 +101,24 @@ def library(path: pathlib.Path) -> bool:
 def sha256(path: pathlib.Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of_tensors(path: pathlib.Path) -> dict[str, str | None]:
+    """Each tensor by itself, as somebody would do who knows where it lies."""
+    found: dict[str, str | None] = {}
+    buffer = memoryview(bytearray(1 << 20))
+    with open(path, "rb", buffering=0) as file:
+        header = safetensors_file.parse(file, path.stat().st_size)
+        for tensor in header.tensors:
+            digest = hashlib.sha256(tensor_digests.header(tensor.dtype, tensor.shape))
+            file.seek(header.start + tensor.start)
+            left = tensor.end - tensor.start
+            while left:
+                count = file.readinto(buffer[:min(left, len(buffer))]) or 0
+                digest.update(buffer[:count])
+                left -= count
+            found[tensor.name] = digest.hexdigest()
+    return found
 
 
 def compare(title: str, rounds: int, mine: Callable[[], Any], theirs: Callable[[], Any], name: str, same: bool = True) -> None:
@@ -121,6 +153,9 @@ def main() -> None:
         compare("values", options.rounds, lambda: finite(path, threads), lambda: bare(path), "readinto alone", same=False)
         compare("values", min(options.rounds, 2), lambda: finite(path, threads), lambda: library(path), "load_file and isfinite")
         compare("values and SHA-256", options.rounds, lambda: digest(path, threads), lambda: sha256(path), "hashlib alone")
+        compare("values and digests", options.rounds, lambda: tensors(path, threads), lambda: sha256_of_tensors(path),
+                "hashlib alone, by tensor")
+        compare("all of these", options.rounds, lambda: all_digests(path, threads), lambda: sha256(path), "hashlib alone")
 
 
 if __name__ == "__main__":

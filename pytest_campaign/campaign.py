@@ -80,6 +80,7 @@ class Deliverable:
     with the prediction, ``nullable`` the fields that may be null, ``truncated_field`` the one that says whether an input was cut
     short, ``file_columns`` are the columns that hold names of files.
     ``base`` is the base model of an adapter or a merged model, ``merged_from`` the full id of the adapter that was merged.
+    ``tensor_digests`` are the digests of its tensors by name, as written (see `tensor_digests`).
     """
 
     id: str
@@ -100,6 +101,12 @@ class Deliverable:
     file_columns: Sequence[str] = ()
     base: Base | None = None
     merged_from: str | None = None
+    tensor_digests: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether weights have to lie at its path, whatever does: by its kind, or because tensors were declared."""
+        return self.kind in WEIGHTS or bool(self.tensor_digests)
 
     @property
     def usable(self) -> bool:
@@ -504,12 +511,12 @@ class Campaign:
         if target is None:
             return ()
         own = self._units.get(target, ())
-        if not own and deliverable.kind in WEIGHTS:
+        if not own and deliverable.has_weights:
             own = self._units_by_file.get(target, ())
         clear = [unit for unit in own if not unit.ambiguous]
         if len(clear) == len(own):
             return own
-        return clear if deliverable.kind not in WEIGHTS or any(not unit.hollow for unit in clear) else own
+        return clear if not deliverable.has_weights or any(not unit.hollow for unit in clear) else own
 
     def files_of(self, deliverable: Deliverable) -> Mapping[str, Entry]:
         """The regular files of a deliverable by the path under which they are seen."""

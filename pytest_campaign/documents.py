@@ -459,7 +459,7 @@ def _deliverable(full: str, entry: Mapping[str, Any], run: Mapping[str, Any] | N
         place=place, dataset=entry.get("dataset"), key=entry.get("key", ()), value=entry.get("value"),
         nullable=entry.get("nullable", ()), truncated_field=entry.get("truncated_field"),
         file_columns=entry.get("file_columns", ()), base=_base_of(entry, place, bases),
-        merged_from=entry.get("merged_from"))
+        merged_from=entry.get("merged_from"), tensor_digests=entry.get("tensor_digests", {}))
 
 
 def _whole(number: float | None) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import metadata
 from typing import Any, BinaryIO
 
-from . import bases, copies, declarations, hashing, merging, parameters, parquet_tables
+from . import bases, copies, declarations, hashing, merging, parameters, parquet_tables, tensor_digests
 from .base_lookup import Absent, Found, Known, Shelf, open_spec
 from .bases import Statement
 from .campaign import Campaign, Deliverable
@@ -59,6 +59,7 @@ class Files:
         self._digests: dict[_File, dict[str, str]] = {}  # by algorithm
         self._declarations: Declarations | None = None
         self._results: dict[tuple[Unit, Depth], tuple[Reading | None, Death | None]] = {}
+        self._compared: dict[tuple[Unit, Depth], Mapping[str, str]] = {}  # with these digests of tensors
         self._statements: dict[str, Statement] = {}
         self._copies: Mapping[str, str] | None = None
         self._unit_copies: Mapping[str, str] | None = None
@@ -201,17 +202,23 @@ class Files:
         return os.fdopen(open_spec(found, file), "rb", buffering=0)
 
     def reload(self, campaign: Campaign, deliverable: Deliverable) -> Answer:
-        """The reload of all the checkpoints of a deliverable; what another deliverable has read is not read again."""
+        """The reload of all the checkpoints of a deliverable; what another deliverable has read is not read again.
+
+        It is, when it was not compared with the digests of tensors that this one declares.
+        """
         units = campaign.units_of(deliverable)
         depth = _deepest(campaign)
-        open_units = [unit for unit in units if (unit, depth) not in self._results]
+        wanted = tensor_digests.usable(deliverable.tensor_digests)
+        open_units = [unit for unit in units if (unit, depth) not in self._results
+                      or (wanted and self._compared[unit, depth] != wanted)]
         seconds, log = 0.0, ""
         if open_units:
-            job = self._job(campaign, open_units, depth, self._base_files(campaign, deliverable))
+            job = self._job(campaign, open_units, depth, self._base_files(campaign, deliverable), wanted)
             answer = self._runner(job, self.on_progress)
             seconds, log = answer.seconds, answer.log
             for unit, reading, death in zip(open_units, answer.readings, answer.deaths, strict=True):
                 self._results[unit, depth] = reading, death
+                self._compared[unit, depth] = wanted
                 if reading is not None:
                     self._remember(unit, reading)
         results = [self._results[unit, depth] for unit in units]
@@ -270,7 +277,8 @@ class Files:
         found = self.base(campaign, deliverable) if is_adapter else None
         return found.files if isinstance(found, Found) else None
 
-    def _job(self, campaign: Campaign, units: Sequence[Unit], depth: Depth, base: BaseFiles | None) -> Job:
+    def _job(self, campaign: Campaign, units: Sequence[Unit], depth: Depth, base: BaseFiles | None,
+             declared: Mapping[str, str]) -> Job:
         specs, digest = [], False
         for path in dict.fromkeys(path for unit in units for path in (*unit.files, *unit.beside)):
             entry = self._inventory.resolve(path)
@@ -278,7 +286,7 @@ class Files:
                 specs.append(FileSpec(path, entry.path, entry.device, entry.inode, entry.size, entry.mtime_ns))
                 wanted = self._digest or SHA256 in self.declarations(campaign).algorithms.get(entry.path, ())
                 digest = digest or (wanted and SHA256 not in self._known(entry))
-        return Job(self._inventory.root, units, specs, depth, digest, base)
+        return Job(self._inventory.root, units, specs, depth, digest, base, tensor_digests=declared)
 
 
 def _file(entry: Entry) -> _File:

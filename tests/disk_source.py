@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import BinaryIO
 
+from pytest_campaign.formats import tensor_proof
 from pytest_campaign.formats.base import HEAD, Candidate, Depth, Folder
 
 
@@ -21,6 +22,7 @@ class DiskSource:
     threads: int = 1
     base: DiskSource | None = None
     base_name: str = ""
+    declared: Mapping[str, str] = dataclasses.field(default_factory=dict)
     done: int = 0
     workers: set[int] = dataclasses.field(default_factory=set)
 
@@ -32,6 +34,9 @@ class DiskSource:
 
     def exists(self, path: str) -> bool:
         return (self.root / path).is_file()
+
+    def hashed(self, names: Collection[str]) -> Collection[str]:
+        return tensor_proof.hashed(self.declared, names)
 
     def advance(self, count: int) -> None:
         self.done += count

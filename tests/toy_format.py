@@ -111,7 +111,7 @@ def forge(argument, source, file):
         "other": json.dumps({"reading": {"format": "safetensors", "depth": "tensors", "files": [], "problems": [], "tensors": 1,
                                          "elements": 1, "dtypes": {}, "bytes_read": 1,
                                          "ranks": None, "only_state": False,
-                                         "parts": [], "step": None}}).encode() + b"\n",
+                                         "parts": [], "step": None, "proof": None}}).encode() + b"\n",
         "part": b'{"progress": ',
     }[argument]
     os.write(pipes[0], message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Protocol, Self
 
 
@@ -118,11 +118,23 @@ MODEL, OPTIMIZER, SCHEDULE, RANDOM, PROGRESS = PARTS = ("model", "optimizer", "s
 
 
 @dataclasses.dataclass(frozen=True)
-class Placed:
-    """One tensor: its type (as safetensors writes it) and shape, and where its values lie.
+class Strided:
+    """Where values lie that do not lie one behind the other: the place of the first, the size of an element, and how many
+    elements lie from one to the next in each dimension of ``shape``."""
 
-    ``offset`` is None when they do not lie one behind the other in the order of the shape. ``zero``: its values were looked
-    at, and every one of them is zero.
+    start: int
+    item: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Placed:
+    """One tensor: its type and shape (as safetensors writes them), and where its values lie.
+
+    ``offset`` is None when they do not lie one behind the other in the order of the shape; ``strided`` then says where, as far as
+    that is known. ``zero``: its values were looked at, and every one of them is zero. ``sha256`` is its digest (see
+    `pytest_campaign.tensor_digests`) where it was taken in the same pass.
     """
 
     dtype: str
@@ -131,6 +143,27 @@ class Placed:
     offset: int | None
     length: int
     zero: bool = False
+    sha256: str | None = None
+    strided: Strided | None = None
+
+
+EQUAL, OTHER, ABSENT, UNREAD = STATES = "=x-?"
+
+
+@dataclasses.dataclass(frozen=True)
+class Proof:
+    """The tensors of a reading against the digests that were declared.
+
+    ``states`` has one letter for each declared tensor, in their order: its values are those that were declared (`EQUAL`) or
+    `OTHER` ones, it is `ABSENT`, or its values could not be read (`UNREAD`). ``seen`` are the first of those with other values
+    and of those that are absent: (number, path of the file or "", what was seen). ``others`` is how many tensors nothing was
+    declared for, and ``names`` are the first of them.
+    """
+
+    states: str
+    seen: Sequence[tuple[int, str, str]] = ()
+    others: int = 0
+    names: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +177,7 @@ class Reading:
     comparison inside the child and are not sent to the parent. ``ranks`` is of how many processes the state is there, None
     where the format does not tell. ``only_state``: it holds no model but what a training needs to go on. ``parts`` are the
     `PARTS` of a training's state that were found, and ``step`` the number of steps after which it was saved, where it says so.
+    ``proof`` is there where digests of tensors were declared.
     """
 
     format: str
@@ -160,6 +194,7 @@ class Reading:
     only_state: bool = False
     parts: Sequence[str] = dataclasses.field(default_factory=list)
     step: int | None = None
+    proof: Proof | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +264,8 @@ class Source(Protocol):
     ``open`` gives an unbuffered binary file that was opened once and compared with the file table (it raises
     OSError otherwise); ``size`` is the size in the table. ``advance(n)`` reports n more bytes of work done.
     ``base`` reaches the files of the base model in the same way, by their paths in its folder (``config.json``); None
-    when there is none or it is not at hand. ``base_name`` is what a message calls it.
+    when there is none or it is not at hand. ``base_name`` is what a message calls it. ``hashed(names)`` are those of the tensors
+    of a file whose digests are to be taken in the same pass.
     """
 
     depth: Depth  # go no deeper
@@ -242,6 +278,7 @@ class Source(Protocol):
     def size(self, path: str) -> int: ...
     def exists(self, path: str) -> bool: ...
     def advance(self, count: int) -> None: ...
+    def hashed(self, names: Collection[str]) -> Collection[str]: ...
 
 
 def _nothing(folder: Folder) -> Iterator[Unit]:
@@ -318,6 +355,7 @@ def from_json(data: Any) -> Reading:
             only_state=_truth(data["only_state"]),
             parts=[_part(part) for part in data["parts"]],
             step=None if data["step"] is None else _count(data["step"]),
+            proof=None if data["proof"] is None else _proof(data["proof"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a reading: {error!r}") from None
@@ -333,6 +371,14 @@ def _part(value: Any) -> str:
     if value not in PARTS:
         raise TypeError(f"{value!r} is no part of a training's state")
     return str(value)
+
+
+def _proof(data: Any) -> Proof:
+    states = _text(data["states"])
+    if not set(states) <= set(STATES):
+        raise TypeError("unknown states of tensors")
+    seen = [(_count(number), _text(path), _text(what)) for number, path, what in data["seen"]]
+    return Proof(states, seen, _count(data["others"]), [_text(name) for name in data["names"]])
 
 
 def _truth(value: Any) -> bool:

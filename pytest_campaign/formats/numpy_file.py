@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
+import operator
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import BinaryIO
 
-from .base import Candidate, Depth, FileFacts, Format, Placed, Problem, ProblemKind, Reading, Source, Unit
+from ..tensor_digests import begun, header
+from .base import Candidate, Depth, FileFacts, Format, Placed, Problem, ProblemKind, Reading, Source, Strided, Unit
 from .numpy_header import LONGEST_HEADER, MAGIC, BadHeader, Header, parse
 from .pickle_file import bad, judged
 from .pickle_stream import Stream, names
@@ -202,6 +205,7 @@ class _Reader:
         self._file, self._size, self._path, self._source = file, size, path, source
         self._sha256: str | None = None
         self._found: dict[str, Found] = {}
+        self._digests: dict[str, str | None] = {}
         self._broken: set[str] = set()
         self._bytes = 0
 
@@ -218,7 +222,8 @@ class _Reader:
             parts += [(by_name.get(member.name), member) for member in members]
         else:
             parts += [(array, None) for array in arrays]
-        segments = [self._segment(array, member) for array, member in parts]
+        hashed = self._source.hashed([array.name for array in arrays if array.header.plain])
+        segments = [self._segment(array, member, hashed) for array, member in parts]
         problems = list(never_written(path, file, self._size, segments))
         if not self._deep:
             self._sha256 = digest(file, self._size, self._source)
@@ -229,6 +234,7 @@ class _Reader:
         for (array, member), found in zip(parts, result.segments, strict=True):
             if array is not None:
                 self._found[array.name] = found
+                self._digests[array.name] = found.sha256
             if member is not None and found.crc32 != member.crc:
                 wrong.append((member, found.crc32))
         self._broken |= {member.name for member, _ in wrong}
@@ -242,23 +248,25 @@ class _Reader:
                 self._found[array.name] = values.found()
         return problems
 
-    def _segment(self, array: _Array | None, member: Member | None) -> Segment:
+    def _segment(self, array: _Array | None, member: Member | None, hashed: Collection[str]) -> Segment:
         """The values of an array, in a member with the checksum that goes on from its header."""
         if array is None:
             assert member is not None
             return Segment(member.offset, member.stored, crc=True, label=member.name)
         dtype = None if array.header.turned else array.header.dtype
+        start = _start(array) if array.name in hashed else None
         if member is None:
-            return Segment(array.offset, array.header.length, dtype, label=array.name)
+            return Segment(array.offset, array.header.length, dtype, label=array.name, header=start)
         header = exactly(self._file, member.offset, array.offset - member.offset)
         length = member.offset + member.stored - array.offset
-        return Segment(array.offset, length, dtype, crc=True, label=array.name, seed=zlib.crc32(header))
+        return Segment(array.offset, length, dtype, crc=True, label=array.name, seed=zlib.crc32(header), header=start)
 
     def read_deflated(self, arrays: Sequence[_Array], archive: Archive) -> Iterator[Problem]:
         """Checksums and values of the compressed members."""
         if not self._deep:
             return
         by_name = {array.name: array for array in arrays if not array.stored}
+        hashed = self._source.hashed([name for name, array in by_name.items() if array.header.plain])
         wrong: list[tuple[Member, int | None]] = []
         broken: list[Member] = []
         for member in archive.members:
@@ -266,7 +274,7 @@ class _Reader:
                 continue
             array = by_name.get(member.name.removesuffix(_ENDING))
             try:
-                crc, found = self._inflate(member, array)
+                crc, found = self._inflate(member, array, array is not None and array.name in hashed)
             except BadDeflate:
                 broken.append(member)
                 continue
@@ -274,20 +282,24 @@ class _Reader:
                 wrong.append((member, crc))
             elif array is not None:
                 self._found[array.name] = found
+                self._digests[array.name] = found.sha256
                 self._bytes += array.header.length
         self._broken |= {member.name for member in (*broken, *(member for member, _ in wrong))}
         yield from bad_members(self._path, wrong, broken)
 
-    def _inflate(self, member: Member, array: _Array | None) -> tuple[int, Found]:
+    def _inflate(self, member: Member, array: _Array | None, hashed: bool) -> tuple[int, Found]:
         dtype, number, turned = (array.header.dtype, array.header.number, array.header.turned) if array else (None, 1, False)
         values = Values(dtype, number, turned=turned)
         crc, left = 0, array.header.data if array else 0
+        taken = begun(_start(array)) if array is not None and hashed else None
         for part in inflate(self._file, member):
             crc = zlib.crc32(part, crc)
             values.take(part[left:])
+            if taken is not None:
+                taken.update(part[left:])
             left = max(0, left - len(part))
             self._source.advance(len(part))
-        return crc, values.found()
+        return crc, dataclasses.replace(values.found(), sha256=taken.hexdigest() if taken is not None else None)
 
     def reading(self, arrays: Sequence[_Array], problems: Sequence[Problem], depth: Depth | None) -> Reading:
         """The answer, with what the values showed."""
@@ -307,8 +319,21 @@ class _Reader:
             NAME, depth, [FileFacts(path, self._size, self._sha256)], [*problems, *more], len(arrays),
             sum(array.header.elements for array in arrays), collections.Counter(array.header.dtype for array in arrays),
             self._bytes,
-            {array.name: Placed(array.header.dtype, array.header.shape, path, array.offset if array.stored else None,
-                                array.header.length, array.name in zero) for array in arrays})
+            {array.name: _placed(array, path, array.name in zero, self._digests.get(array.name)) for array in arrays})
+
+
+def _start(array: _Array) -> bytes:
+    return header(array.header.dtype, array.header.shape)
+
+
+def _placed(array: _Array, path: str, zero: bool, sha256: str | None) -> Placed:
+    what, plain = array.header, array.stored and not array.header.turned
+    strided = None
+    if what.fortran and plain:
+        stride = tuple(itertools.accumulate(what.shape[:-1], operator.mul, initial=1))
+        strided = Strided(array.offset, what.item, what.shape, stride)
+    offset = array.offset if plain and not what.fortran else None
+    return Placed(what.dtype, what.shape, path, offset, what.length, zero, sha256, strided)
 
 
 FORMAT = Format(NAME, Depth.TENSORS, read, recognise, ambiguous=True, aliases=("npy", "npz", "jax"))

@@ -48,7 +48,7 @@ class Header:
 
     ``dtype`` is the type as safetensors calls it, where it has a name, else NumPy's own; ``turned``: its numbers begin with the
     highest byte. ``objects``: the elements are Python objects, hence a pickle. ``unread`` says why floating point numbers in it
-    cannot be tested, "" when there are none or they can.
+    cannot be tested, "" when there are none or they can. ``fortran``: the first dimension runs fastest.
     """
 
     dtype: str
@@ -58,6 +58,7 @@ class Header:
     turned: bool = False
     objects: bool = False
     unread: str = ""
+    fortran: bool = False
 
     @property
     def elements(self) -> int:
@@ -66,6 +67,11 @@ class Header:
     @property
     def length(self) -> int:
         return self.elements * self.item
+
+    @property
+    def plain(self) -> bool:
+        """Whether the bytes are those of the digest of a tensor: little-endian, in the order of the shape."""
+        return not (self.turned or self.fortran)
 
     @property
     def number(self) -> int:
@@ -109,7 +115,7 @@ def _header(value: Any, data: int) -> Header:
     kind = _simple(descr, data, shape) if isinstance(descr, str) else _structured(descr, data, shape, 0)
     if kind.elements >= _LARGEST or kind.length >= _LARGEST:
         raise BadHeader(f"a shape of {kind.elements:,} elements")
-    return kind
+    return dataclasses.replace(kind, fortran=value["fortran_order"] and sum(size > 1 for size in shape) > 1)
 
 
 def _simple(descr: str, data: int, shape: tuple[int, ...]) -> Header:

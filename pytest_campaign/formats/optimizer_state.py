@@ -17,7 +17,7 @@ import collections
 import dataclasses
 import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .base import OPTIMIZER, Depth, Placed, Reading, Source
@@ -146,6 +146,9 @@ class Peek:
         self.open, self.size, self.exists = source.open, source.size, source.exists
         self.depth, self.threads, self.digest = Depth.HEADER, 1, False
         self.base, self.base_name = source.base, source.base_name
+
+    def hashed(self, names: Collection[str]) -> Collection[str]:
+        return ()
 
     def advance(self, count: int) -> None:
         pass

@@ -11,13 +11,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, TypeGuard
 
+from .. import tensor_digests
 from ..readers import strict_json
 from .base import Candidate, Depth, FileFacts, Format, Holds, Placed, Problem, ProblemKind, Reading, Source, Unit
 from .optimizer_state import training_parts
-from .streaming import Segment, digest, exactly, never_written, non_finite, scan
+from .streaming import Found, Segment, digest, exactly, never_written, non_finite, scan
 
 NAME = "safetensors"
 LONGEST_HEADER = 100_000_000  # bytes; the format's own limit
@@ -68,9 +69,10 @@ class Header:
     start: int
     end: int
 
-    @property
-    def segments(self) -> Sequence[Segment]:
-        return [Segment(self.start + tensor.start, tensor.end - tensor.start, tensor.dtype, label=tensor.name)
+    def segments(self, hashed: Collection[str] = ()) -> Sequence[Segment]:
+        """The tensors as the pass wants them; ``hashed`` are the names of those whose digests are to be taken."""
+        return [Segment(self.start + tensor.start, tensor.end - tensor.start, tensor.dtype, label=tensor.name,
+                        header=tensor_digests.header(tensor.dtype, tensor.shape) if tensor.name in hashed else None)
                 for tensor in self.tensors]
 
 
@@ -106,23 +108,23 @@ def read(unit: Unit, source: Source) -> Reading:
         if not header.tensors:
             problems.append(Problem(ProblemKind.NO_TENSORS, path, "0 tensors", "at least one tensor"))
         depth, bytes_read = Depth.HEADER, 0
-        zero: Sequence[bool] = [False] * len(header.tensors)
+        values: Sequence[Found] = [Found()] * len(header.tensors)
         if header.end > size:
             facts = _facts(path, file, size, source)
         else:
-            segments = header.segments
+            segments = header.segments(source.hashed([tensor.name for tensor in header.tensors]))
             problems += never_written(path, file, size, segments)
             if source.depth >= Depth.TENSORS:
                 result = scan(file, size, segments, source)
                 facts = FileFacts(path, size, result.sha256)
                 names = [tensor.name for tensor in header.tensors]
                 problems += non_finite(path, zip(names, result.segments, strict=True))
-                zero = [found.zero for found in result.segments]
+                values = result.segments
                 depth, bytes_read = Depth.TENSORS, header.end - header.start
             else:
                 facts = _facts(path, file, size, source)
-    layout = {tensor.name: dataclasses.replace(tensor.placed(path, header.start), zero=is_zero)
-              for tensor, is_zero in zip(header.tensors, zero, strict=True)}
+    layout = {tensor.name: dataclasses.replace(tensor.placed(path, header.start), zero=found.zero, sha256=found.sha256)
+              for tensor, found in zip(header.tensors, values, strict=True)}
     return Reading(
         format=NAME,
         depth=Depth.HEADER if unknown else depth,  # bytes of a type that nobody knows prove nothing

@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from .. import paths
@@ -366,6 +366,9 @@ class _Share:
 
     def exists(self, path: str) -> bool:
         return self._source.exists(path)
+
+    def hashed(self, names: Collection[str]) -> Collection[str]:
+        return self._source.hashed(names)
 
     def advance(self, count: int) -> None:
         if self._stopped:

@@ -46,7 +46,8 @@ class Segment:
 
     ``dtype`` is a name as safetensors writes it (F32, BF16, F8_E4M3 ..., also C128); None and types that have no
     NaN or infinity (integers, F4 ...) mean that no value is looked at. ``crc`` asks for the CRC-32 of the bytes,
-    which goes on from ``seed``, the CRC-32 of what lies before them. ``label`` is the caller's own, for messages.
+    which goes on from ``seed``, the CRC-32 of what lies before them. ``label`` is the caller's own, for messages. With
+    ``header`` the SHA-256 of the header and the bytes is taken.
     """
 
     offset: int
@@ -55,6 +56,7 @@ class Segment:
     crc: bool = False
     label: str = ""
     seed: int = 0
+    header: bytes | None = None
 
     @property
     def end(self) -> int:
@@ -63,7 +65,7 @@ class Segment:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What was seen in one segment; ``crc32`` is None unless it was asked for.
+    """What was seen in one segment; ``crc32`` and ``sha256`` are None unless they were asked for.
 
     ``mask``: zeros and minus infinity and nothing else, both at least once, as an additive attention mask holds. ``zero``:
     zeros and nothing else, in a floating point type.
@@ -74,6 +76,7 @@ class Found:
     infinite: bool = False
     mask: bool = False
     zero: bool = False
+    sha256: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,6 +262,7 @@ class _Seen:
     def __init__(self, segment: Segment) -> None:
         self.codes = _CODES.get(segment.dtype or "")
         self.crc32 = segment.seed if segment.crc else None
+        self.sha256 = None if segment.header is None else hashlib.sha256(segment.header)
         self.nan = False
         self.infinite = False
         self.plus_infinity = False
@@ -268,7 +272,8 @@ class _Seen:
     def found(self) -> Found:
         mask = self.infinite and self.zero and not (self.nan or self.plus_infinity or self.ordinary)
         zero = self.zero and not (self.nan or self.infinite or self.ordinary)
-        return Found(self.crc32, self.nan, self.infinite, mask, zero)
+        sha256 = None if self.sha256 is None else self.sha256.hexdigest()
+        return Found(self.crc32, self.nan, self.infinite, mask, zero, sha256)
 
 
 class _Eye:
@@ -419,7 +424,7 @@ class _Pass:
     def _ranges(self) -> Iterator[tuple[int, int]]:
         """Ranges that together hold every segment, each for one thread: some small segments or a part of a large one.
 
-        A segment with a CRC stays whole, because a CRC has to see the bytes in their order.
+        A segment with a CRC or a digest stays whole, because these have to see the bytes in their order.
         """
         start = end = 0
         for segment in self.segments:
@@ -431,7 +436,7 @@ class _Pass:
             if start < end:
                 yield start, end
             start, end = segment.offset, segment.end
-            while not segment.crc and end - start > _RANGE:
+            while not segment.crc and segment.header is None and end - start > _RANGE:
                 yield start, start + _RANGE
                 start += _RANGE
         if start < end:
@@ -476,6 +481,8 @@ class _Pass:
             first, last = max(segment.offset, start), min(segment.end, end)
             if seen.crc32 is not None:
                 seen.crc32 = zlib.crc32(memoryview(buffer)[first - start:last - start], seen.crc32)
+            if seen.sha256 is not None:
+                seen.sha256.update(memoryview(buffer)[first - start:last - start])
             if seen.codes:
                 eye.look(buffer, first - start, last - first, seen.codes, seen)
         self._advance(end - start)

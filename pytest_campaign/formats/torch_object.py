@@ -55,7 +55,7 @@ _PLAIN_LEVELS = 5  # how deep `plain_values` looks: Lightning keeps optimizer_st
 _MOST_PLAIN = 300_000
 _LARGEST_KEY = 10**12
 _WASTE = 4096  # a storage up to this size may be mostly unused
-_EXPANDED = 256 << 20  # a tensor up to this size may be an expanded view of a smaller storage
+EXPANDED = 256 << 20  # a tensor up to this size may be an expanded view of a smaller storage
 
 # The opcodes that torch's weights-only unpickler reads (torch/_weights_only_unpickler.py, torch 2.13).
 _OPCODES = """
@@ -458,7 +458,7 @@ def check_storages(tensors: Sequence[Tensor], survey: Survey, lengths: Mapping[s
             )
             continue
         over = next(
-            (tensor for tensor in users if tensor.stop > length or tensor.elements * tensor.item > max(length, _EXPANDED)), None
+            (tensor for tensor in users if tensor.stop > length or tensor.elements * tensor.item > max(length, EXPANDED)), None
         )
         if over is not None:
             found.setdefault("over", []).append(

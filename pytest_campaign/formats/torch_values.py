@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from .base import Depth, Placed, Problem, ProblemKind, Source
+from ..tensor_digests import header, shape_of
+from .base import Depth, Placed, Problem, ProblemKind, Source, Strided
 from .streaming import Found, Segment, digest, exactly, never_written, non_finite, scan
-from .torch_object import Tensor
+from .torch_object import EXPANDED, Tensor
 
 _LARGEST_VIEW = 64 << 20  # a view with gaps is copied to look at its own values alone, up to this many bytes
 _AGAIN = 4  # how often the bytes of a shared storage may be read again to tell its tensors apart
@@ -43,7 +44,8 @@ def read_values(file: BinaryIO, size: int, parts: Sequence[Part], tensors: Seque
     users: dict[str, list[Tensor]] = {}
     for tensor in tensors:
         users.setdefault(tensor.key, []).append(tensor)
-    segments = [_segment(part, users) for part in parts]
+    hashed = source.hashed([tensor.name for tensor in tensors])
+    segments = [_segment(part, users, hashed) for part in parts]
     problems = list(never_written(path, file, size, segments))
     if source.depth < Depth.TENSORS:
         return Values(problems, digest(file, size, source), 0, _layout(parts, tensors, path))
@@ -73,27 +75,56 @@ def read_values(file: BinaryIO, size: int, parts: Sequence[Part], tensors: Seque
             named += judged.tensors(part, found, [tensor for tensor in users.get(part.key, ()) if _is_tested(tensor)])
     problems += non_finite(path, named)
     zero = {name for name, found in named if found.zero}
-    layout = {name: dataclasses.replace(placed, zero=name in zero) for name, placed in _layout(parts, tensors, path).items()}
+    taken = {(part.key, segment.header): found.sha256
+             for part, segment, found in zip(parts, segments, result.segments, strict=True) if segment.header is not None}
+    digests = {tensor.name: taken.get((tensor.key, _header(tensor))) for tensor in tensors if _starts(tensor)} if taken else {}
+    layout = {name: dataclasses.replace(placed, zero=name in zero, sha256=digests.get(name))
+              for name, placed in _layout(parts, tensors, path).items()}
     return Values(problems, result.sha256, sum(part.length for part in parts if part.key is not None), layout)
 
 
 def _layout(parts: Sequence[Part], tensors: Sequence[Tensor], path: str) -> dict[str, Placed]:
-    begins = {part.key: part.offset for part in parts if part.key is not None}
-    return {tensor.name: Placed(tensor.dtype, tensor.shape, path,
-                                begins[tensor.key] + tensor.start if tensor.in_order and tensor.key in begins else None,
-                                tensor.elements * tensor.item) for tensor in tensors}
+    here = {part.key: part for part in parts if part.key is not None}
+    return {tensor.name: _placed(tensor, here.get(tensor.key), path) for tensor in tensors}
+
+
+def _placed(tensor: Tensor, part: Part | None, path: str) -> Placed:
+    length = tensor.elements * tensor.item
+    start = part.offset + tensor.start if part is not None else None
+    strided = None
+    # A view that repeats the elements of its storage can claim any size.
+    if part is not None and start is not None and not tensor.in_order and tensor.stop <= part.length and length <= max(
+            part.length, EXPANDED):
+        strided = Strided(start, tensor.item, tensor.shape, tensor.stride)
+    return Placed(tensor.dtype, shape_of(tensor.dtype, tensor.shape), path, start if tensor.in_order else None, length,
+                  strided=strided)
+
+
+def _header(tensor: Tensor) -> bytes:
+    return header(tensor.dtype, shape_of(tensor.dtype, tensor.shape))
+
+
+def _starts(tensor: Tensor) -> bool:
+    """Whether the bytes of a tensor are those of its storage from the first on, one behind the other."""
+    return tensor.in_order and tensor.start == 0
 
 
 def _is_tested(tensor: Tensor) -> bool:
     return tensor.dtype in _TORCH_NAMES and not tensor.bookkeeping
 
 
-def _segment(part: Part, users: Mapping[str, Sequence[Tensor]]) -> Segment:
-    """The part as the pass wants it: labelled with its first tensor, tested as the first type that can be non-finite."""
+def _segment(part: Part, users: Mapping[str, Sequence[Tensor]], hashed: Collection[str]) -> Segment:
+    """The part as the pass wants it: labelled with its first tensor, tested as the first type that can be non-finite.
+
+    It takes the digest of the first tensor that is all of the storage and whose digest is wanted.
+    """
     here = users.get(part.key, ()) if part.key is not None else ()
     dtype = next((_SCANNED_AS.get(tensor.dtype, tensor.dtype) for tensor in here if _is_tested(tensor)), None)
+    wanted = (tensor for tensor in here if tensor.name in hashed)
+    whole = (tensor for tensor in wanted if _starts(tensor) and tensor.elements * tensor.item == part.length)
     return Segment(
-        part.offset, part.length, dtype, crc=part.crc is not None, label=here[0].name if here and here[0].name else part.name
+        part.offset, part.length, dtype, crc=part.crc is not None, label=here[0].name if here and here[0].name else part.name,
+        header=next(map(_header, whole), None),
     )
 
 
@@ -143,6 +174,9 @@ class _Again:
         self.open, self.size, self.exists = source.open, source.size, source.exists
         self.depth, self.threads, self.digest = source.depth, source.threads, False
         self.base, self.base_name = source.base, source.base_name
+
+    def hashed(self, names: Collection[str]) -> Collection[str]:
+        return ()
 
     def advance(self, count: int) -> None:
         pass

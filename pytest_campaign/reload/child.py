@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import errno
 import importlib
 import io
@@ -21,11 +22,11 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, BinaryIO, NoReturn, cast
 
 from ..formats import formats
-from ..formats.base import Depth, Source, Unit, to_json
+from ..formats.base import Depth, Reading, Source, Unit, to_json
 from ..inventory import Changed, identity, open_file
 from . import limits, parquet_rows
 from .protocol import Death, DeathKind, FileSpec, Job, Limits, decode_job
@@ -106,6 +107,8 @@ def attempt(unit: Unit, job: Job, bounds: Limits, channel: Channel) -> bool:
             reading = parquet_rows.read(unit, source, job.table, lambda text: channel.send(_line({"rows": text})))
         else:
             reading = formats()[unit.format].read(unit, source)
+            if job.tensor_digests:
+                reading = _compared(reading, job.tensor_digests, source)
         source.close()
         line = _line({"reading": to_json(reading)})
     except BaseException as error:  # whatever a reader or a library raises is an answer
@@ -114,6 +117,13 @@ def attempt(unit: Unit, job: Job, bounds: Limits, channel: Channel) -> bool:
         return False
     channel.send(line)
     return True
+
+
+def _compared(reading: Reading, declared: Mapping[str, str], source: Source) -> Reading:
+    """The reading with how its tensors compare with the digests that were declared for them."""
+    from ..formats import tensor_proof
+
+    return dataclasses.replace(reading, proof=tensor_proof.compare(declared, reading, source))
 
 
 def _lacking(unit: Unit, job: Job) -> str | None:
@@ -171,6 +181,7 @@ class JobSource:
             own = Job(job.base.root, (), job.base.files, job.depth)
             self.base, self.base_name = JobSource(own, bounds, None), job.base.name
         self._root = job.root
+        self._declared = job.tensor_digests
         self._files = {file.path: file for file in job.files}
         self._opened: list[_WatchedFile] = []
         self._channel = channel
@@ -195,6 +206,13 @@ class JobSource:
 
     def exists(self, path: str) -> bool:
         return path in self._files
+
+    def hashed(self, names: Collection[str]) -> Collection[str]:
+        if not self._declared:
+            return ()
+        from ..formats import tensor_proof
+
+        return tensor_proof.hashed(self._declared, names)
 
     def advance(self, count: int) -> None:
         if self._channel is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..formats.base import Depth, Reading, Unit
 
@@ -61,7 +61,8 @@ class Job:
     """One deliverable to reload: its units, the files that may be opened, and how much is wanted.
 
     ``base`` is the base model of its adapters, None when they have none or it is not at hand. With ``table`` the only unit is no
-    checkpoint but a Parquet file, of which the rows are wanted.
+    checkpoint but a Parquet file, of which the rows are wanted. ``tensor_digests`` are those that were declared
+    for tensors, by name.
     """
 
     root: str
@@ -71,6 +72,7 @@ class Job:
     digest: bool = False
     base: BaseFiles | None = None
     table: Table | None = None
+    tensor_digests: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,6 +157,7 @@ def decode_job(data: bytes) -> tuple[Job, Limits]:
             digest=job["digest"],
             base=None if base is None else BaseFiles(base["name"], base["root"], [FileSpec(**file) for file in base["files"]]),
             table=None if table is None else Table(**{**table, "key": tuple(table["key"]), "files": tuple(table["files"])}),
+            tensor_digests=job["tensor_digests"],
         ),
         Limits(**value["limits"]),
     )

@@ -14,7 +14,7 @@ from ...formats.base import Depth, Pickled, Problem, ProblemKind, Reading, Unit
 from ...inventory import FILE, SPECIAL, Entry
 from ...reload.protocol import Death, DeathKind
 from ..base import Evidence
-from . import resume, rules, training_state
+from . import resume, rules, tensors, training_state
 
 _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.TRUNCATED: (rules.TRUNCATED, "copy it again and compare the sizes, or take the checkpoint before"),
@@ -86,8 +86,8 @@ _SAFE_TORCH = (2, 10)  # the first release without CVE-2026-24747
 
 
 def has_weights(campaign: Campaign, deliverable: Deliverable) -> bool:
-    """Whether the deliverable needs the reload: by its kind, or because weights lie there whatever the kind."""
-    return deliverable.kind in WEIGHTS or any(not unit.hollow for unit in campaign.units_of(deliverable))
+    """Whether the deliverable needs the reload: by its kind, because tensors are declared, or because weights lie there."""
+    return deliverable.has_weights or any(not unit.hollow for unit in campaign.units_of(deliverable))
 
 
 def absent(campaign: Campaign, deliverable: Deliverable) -> str | None:
@@ -245,11 +245,16 @@ def _unfinished(problem: Problem, units: Sequence[Unit]) -> Finding:
         remedy=_PROBLEMS[problem.kind][1], level=Level.WARNING if finished else None)
 
 
+def _says_why(reading: Reading) -> bool:
+    """Whether one of the problems of a reading says why it did not go on."""
+    return any(_PROBLEMS[p.kind][0].level is Level.ERROR or _PROBLEMS[p.kind][0].unanswered for p in reading.problems)
+
+
 def _shallow(unit: Unit, reading: Reading, required: Depth) -> Iterator[Finding]:
     """A reading that stopped early says so, unless one of its problems already says why."""
     if reading.depth is not None and reading.depth >= required:
         return
-    if any(_PROBLEMS[p.kind][0].level is Level.ERROR or _PROBLEMS[p.kind][0].unanswered for p in reading.problems):
+    if _says_why(reading):
         return
     reached = reading.depth.label if reading.depth is not None else "nothing"
     yield rules.DEPTH.finding(
@@ -296,5 +301,6 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
             yield from _shallow(unit, reading, _asked_of(unit, units, required))
         if death is not None:
             yield _death(unit, death)
+    yield from tensors.check(deliverable, units, answer.readings, _says_why)
     yield from training_state.no_model(campaign, deliverable, units, answer.readings)
     yield from resume.check(campaign, deliverable, units, answer.readings)

@@ -529,6 +529,42 @@ NO_SCALER = Rule("reload.no-scaler", Level.WARNING, """
 
     Fix: copy `scaler.pt`, if it was written.
     """)
+TENSOR_DIGEST = Rule("reload.tensor-digest", Level.ERROR, """
+    A tensor has other values than those whose digest was recorded.
+
+    `tensor_digests` of the manifest holds a digest of each tensor, taken from the memory of the training. It sees what no format
+    can: a flipped bit in a safetensors file, weights of another step or another run under the right names.
+
+    Usual causes: a damaged file; the training went on between the record and the save; tensors that were converted to another
+    type or merged when they were saved.
+
+    Fix: copy the file again, or save it again; where the tensors were changed on purpose, record the digests of what was saved.
+    """, at_source=True)
+TENSOR_ABSENT = Rule("reload.tensor-absent", Level.ERROR, """
+    A tensor whose digest was recorded is not in the checkpoint.
+
+    One that is tied to another tensor, and stored under that one's name, is there. A prefix of all names (`module.` of DDP,
+    a key of the object such as `model.`) makes no difference.
+
+    Usual causes: a state dict that was filtered or gathered in part; a renamed tensor; the digests of another model.
+
+    Fix: save it again from the whole model, or record the digests of the state dict that is saved.
+    """, at_source=True)
+NOT_COMPARED = Rule("reload.tensors-not-compared", Level.WARNING, """
+    Digests of tensors were recorded, and could not be compared.
+
+    It is not known where the values of single tensors lie in files of this format; or no tensor was read, because less than the
+    depth `tensors` was asked for; or what was recorded is no digest.
+
+    Fix: record the digests with `pytest_campaign.proof.digests`; deliver the weights as safetensors or with torch.save as well;
+    or leave `tensor_digests` out and record the digests of the files.
+    """, unanswered=True)
+TENSORS_COMPARED = Rule("reload.tensors-compared", Level.NOTE, """
+    Tensors were compared with recorded digests.
+
+    The note says how many have the recorded values, and names tensors for which nothing was recorded: of the optimizer in the
+    same file, say.
+    """)
 OTHER_STEP = Rule("reload.other-step", Level.ERROR, """
     The name of a checkpoint says another step than its content.
 
