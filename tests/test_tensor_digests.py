@@ -22,7 +22,20 @@ from safetensors.torch import load_file, save_file, save_model
 from test_hf_model import zoo
 
 from pytest_campaign.formats import formats, hf_model, peft_adapter, sharded, tensor_bytes, tensor_proof
-from pytest_campaign.formats.base import ABSENT, EQUAL, OTHER, UNREAD, Depth, Placed, Proof, Reading, Strided, Unit, from_json, to_json
+from pytest_campaign.formats.base import (
+    ABSENT,
+    EQUAL,
+    OTHER,
+    UNREAD,
+    Depth,
+    Placed,
+    Proof,
+    Reading,
+    Strided,
+    Unit,
+    from_json,
+    to_json,
+)
 from pytest_campaign.proof import digests
 
 NAMES = {
@@ -404,5 +417,5 @@ def test_a_proof_arrives() -> None:
 def test_what_is_no_proof(spoilt: dict[str, object]) -> None:
     data = to_json(Reading("safetensors", Depth.TENSORS, proof=PROOF))
     data["proof"] |= spoilt
-    with pytest.raises(ValueError, match="not a reading|unpack"):
+    with pytest.raises(ValueError, match=r"not a reading|unpack"):
         from_json(data)
