@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import hugging_face
+import lightning
 import numpy
 import pytest
 import torch
@@ -21,7 +23,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file, save_model
 from test_hf_model import zoo
 
-from pytest_campaign.formats import formats, hf_model, peft_adapter, sharded, tensor_bytes, tensor_proof
+from pytest_campaign.formats import formats, hf_model, peft_adapter, sharded, tensor_bytes, tensor_proof, torch_distributed
 from pytest_campaign.formats.base import (
     ABSENT,
     EQUAL,
@@ -419,3 +421,76 @@ def test_what_is_no_proof(spoilt: dict[str, object]) -> None:
     data["proof"] |= spoilt
     with pytest.raises(ValueError, match=r"not a reading|unpack"):
         from_json(data)
+
+
+# ---- distributed trainings -----------------------------------------------------------------------------------
+
+PROCESSES = '''
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import torch
+import torch.distributed as dist, torch.distributed.checkpoint as checkpoint
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard, distribute_tensor
+from pytest_campaign import proof
+
+def work(rank, size, folder, store):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=size, init_method=f"file://{store}")
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.LayerNorm(5))
+    plain = proof.digests(model)
+    mesh = init_device_mesh("cpu", (size,))
+    fully_shard(model, mesh=mesh)
+    try:
+        proof.digests(model)
+    except ValueError as error:
+        assert "gather the whole state dict first" in str(error)
+    else:
+        raise AssertionError("a part was taken for the whole")
+    columns = torch.arange(8.0).reshape(2, 4)
+    whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    checkpoint.save({"model": model.state_dict() | {"columns": distribute_tensor(columns, mesh, [Shard(1)])}},
+                    checkpoint_id=folder)
+    if rank == 0:
+        assert proof.digests(whole) == plain
+        with open(folder + ".json", "w") as file:
+            json.dump(plain | proof.digests({"columns": columns}), file)
+    dist.barrier()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(work, (2, sys.argv[1], sys.argv[2]), nprocs=2)
+'''
+
+
+def test_shards_of_two_processes_are_compared_with_the_whole(tmp_path: Path) -> None:
+    script = tmp_path / "save.py"
+    script.write_text(PROCESSES)
+    done = subprocess.run([sys.executable, script, tmp_path / "state", tmp_path / "store"], capture_output=True, text=True,
+                          check=False, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    declared = json.loads((tmp_path / "state.json").read_text())
+    assert of_folder(tmp_path / "state", torch_distributed, declared, Depth.TENSORS)[0].states == EQUAL * 4 + UNREAD
+    other = {name: digest.translate(str.maketrans("01", "10")) for name, digest in declared.items()}
+    proof, _ = of_folder(tmp_path / "state", torch_distributed, other, Depth.TENSORS)
+    assert proof.states == OTHER * 4 + UNREAD
+    assert proof.seen[0][1] == "__0_0.distcp"
+
+
+def test_a_checkpoint_of_lightning(tmp_path: Path) -> None:
+    class Module(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = Tied()
+
+    module = Module()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer = lightning.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, barebones=True)
+        trainer.strategy.connect(module)
+        trainer.save_checkpoint(tmp_path / "last.ckpt", weights_only=True)
+    for declared in (digests(module), digests(module.model)):
+        assert compared(tmp_path / "last.ckpt", "Lightning", declared).states == EQUAL * len(declared)

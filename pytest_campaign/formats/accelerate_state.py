@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from .. import paths
 from . import hf_model, peft_adapter
@@ -81,7 +81,18 @@ def read(unit: Unit, source: Source) -> Reading:
     names = [path.rpartition("/")[2] for path in readings]
     return dataclasses.replace(
         combined(NAME, readings.values(), problems), ranks=len(random), only_state=True,
-        parts=[part for part, pattern in _PARTS.items() if any(map(pattern.match, names))])
+        parts=[part for part, pattern in _PARTS.items() if any(map(pattern.match, names))],
+        layout=_models([readings[part.path] for part in weights]))
+
+
+def _models(readings: Sequence[Reading]) -> Mapping[str, Placed]:
+    """The tensors of the models; none where they cannot all be told apart by their names."""
+    found: dict[str, Placed] = {}
+    for reading in readings:
+        if reading.depth is None or len(reading.layout) != reading.tensors or not found.keys().isdisjoint(reading.layout):
+            return {}
+        found |= reading.layout
+    return found
 
 
 def _fit(unit: Unit, readings: Mapping[str, Reading], source: Source) -> Iterator[Problem]:

@@ -133,8 +133,8 @@ class Placed:
     """One tensor: its type and shape (as safetensors writes them), and where its values lie.
 
     ``offset`` is None when they do not lie one behind the other in the order of the shape; ``strided`` then says where, as far as
-    that is known. ``zero``: its values were looked at, and every one of them is zero. ``sha256`` is its digest (see
-    `pytest_campaign.tensor_digests`) where it was taken in the same pass.
+    that is known, or ``parts`` are the blocks of rows in which it was saved. ``zero``: its values were looked at, and every one
+    of them is zero. ``sha256`` is its digest (see `pytest_campaign.tensor_digests`) where it was taken in the same pass.
     """
 
     dtype: str
@@ -145,6 +145,7 @@ class Placed:
     zero: bool = False
     sha256: str | None = None
     strided: Strided | None = None
+    parts: tuple[Placed, ...] = ()
 
 
 EQUAL, OTHER, ABSENT, UNREAD = STATES = "=x-?"

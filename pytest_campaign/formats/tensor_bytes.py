@@ -17,17 +17,21 @@ _BLOCK = 32 << 20  # bytes that a block of a tensor with gaps may span
 
 def known(placed: Placed) -> bool:
     """Whether it is known where the bytes lie."""
+    if placed.parts:
+        return all(map(known, placed.parts))
     return placed.offset is not None or placed.strided is not None or not placed.length
 
 
 def pieces(placed: Placed, source: Source) -> Iterator[bytes]:
     """The bytes of a tensor of which that is `known`, some at a time; `source.advance` is told how many."""
-    if not placed.length:
+    for part in placed.parts:
+        yield from pieces(part, source)
+    if placed.parts or not placed.length:
         return
     with source.open(placed.path) as file:
-        for part in _in_order(file, placed) if placed.strided is None else _gathered(file, placed.strided):
-            source.advance(len(part))
-            yield part
+        for data in _in_order(file, placed) if placed.strided is None else _gathered(file, placed.strided):
+            source.advance(len(data))
+            yield data
 
 
 def _in_order(file: BinaryIO, placed: Placed) -> Iterator[bytes]:

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from .. import paths
-from .base import Depth, FileFacts, Folder, Format, Holds, Pickled, Problem, ProblemKind, Reading, Source, Unit
+from ..tensor_digests import shape_of
+from .base import Depth, FileFacts, Folder, Format, Holds, Pickled, Placed, Problem, ProblemKind, Reading, Source, Unit
 from .distributed_metadata import LARGEST, MARK, Piece, Saved, coverage, merged, parse
 from .file_sets import combined, once, pass_over
 from .optimizer_state import training_parts
@@ -67,7 +68,8 @@ def read(unit: Unit, source: Source) -> Reading:
     problems += [*found, *_coverage(saved, metadata[0])]
     if not saved.tensors:
         problems.append(Problem(ProblemKind.NO_TENSORS, metadata[0], "it names no tensor", "at least one tensor"))
-    whole = combined(NAME, [_File(path, by_file.get(path, ()), saved, source).read() for path in data], problems, facts)
+    files = [_File(path, by_file.get(path, ()), saved, source).read() for path in data]
+    whole = combined(NAME, files, problems, facts)
     names = [name for name, tensor in saved.tensors.items() if tensor.elements]
     return dataclasses.replace(
         whole,
@@ -76,7 +78,28 @@ def read(unit: Unit, source: Source) -> Reading:
         dtypes=collections.Counter(tensor.dtype for tensor in saved.tensors.values()),
         only_state=bool(names) and all(_OPTIMIZER.fullmatch(name.partition(".")[0]) for name in names),
         parts=training_parts([*saved.tensors, *saved.objects], {}),
+        layout=_layout(saved, {label: placed for reading in files for label, placed in reading.layout.items()}),
     )
+
+
+def _layout(saved: Saved, items: Mapping[str, Placed]) -> Mapping[str, Placed]:
+    """The tensors, of those that were saved in several chunks too where these are blocks of their rows."""
+    pieces: dict[str, list[Piece]] = {}
+    for piece in saved.pieces:
+        pieces.setdefault(piece.name, []).append(piece)
+    found = {}
+    for name, tensor in saved.tensors.items():
+        own = [items.get(piece.label) for piece in sorted(pieces.get(name, ()), key=lambda piece: piece.offsets or ())]
+        placed = [item for item in own if item is not None]
+        shape = shape_of(tensor.dtype, tensor.shape)
+        if len(placed) < len(own) or any(chunk.sizes[1:] != tensor.shape[1:] for chunk in tensor.chunks):
+            found[name] = Placed(tensor.dtype, shape, METADATA, None, tensor.elements)  # where its values lie is not known
+        elif len(placed) == 1:
+            found[name] = placed[0]
+        else:
+            found[name] = Placed(tensor.dtype, shape, placed[0].path if placed else METADATA, None,
+                                 sum(item.length for item in placed), parts=tuple(placed))
+    return found
 
 
 class _Unusable(Exception):
@@ -196,7 +219,7 @@ class _File:
             values = read_values(file, self._size, self._parts, self._tensors, self._path, self._source)
         deep = self._readable and self._source.depth >= Depth.TENSORS
         return Reading(NAME, Depth.TENSORS if deep else Depth.HEADER, [FileFacts(self._path, self._size, values.sha256)],
-                       once(_counted([*self._problems, *values.problems])), bytes_read=values.bytes_read)
+                       once(_counted([*self._problems, *values.problems])), bytes_read=values.bytes_read, layout=values.layout)
 
     def _whole(self) -> Iterator[Piece]:
         """The pieces that lie in the file as a whole and apart from each other."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy
+import other_frameworks
 import torch
 import training_states
 from campaigns import LAST, WEIGHTS, tensors
@@ -158,17 +159,41 @@ def only_headers_are_read(made: Written) -> None:
     recorded(made, "variant/weights", tensors(1))
 
 
-@faulty("reload.tensors-not-compared", "control/states", "runs/control/states")
-def a_format_whose_tensors_lie_in_pieces(made: Written) -> None:
-    state = {"model": tensors()}
-    training_states.distributed(made / "runs/control/states", state)
-    made.add("control/states", "checkpoint", "runs/control/states", tensor_digests=digests(state["model"]))
+@faulty("reload.tensors-not-compared", "control/states", "runs/control/model.h5")
+def a_format_in_which_no_single_tensor_is_found(made: Written) -> None:
+    other_frameworks.hdf5(made / "runs/control/model.h5")
+    made.add("control/states", "checkpoint", "runs/control/model.h5", tensor_digests=digests(tensors()))
 
 
 @sound("reload.tensors-not-compared", "control/states")
 def the_same_without_a_record(made: Written) -> None:
+    other_frameworks.hdf5(made / "runs/control/model.h5")
+    made.add("control/states", "checkpoint", "runs/control/model.h5")
+
+
+@sound("reload.tensors-not-compared", "control/states")
+def a_distributed_checkpoint(made: Written) -> None:
     training_states.distributed(made / "runs/control/states", {"model": tensors()})
-    made.add("control/states", "checkpoint", "runs/control/states")
+    made.add("control/states", "checkpoint", "runs/control/states", tensor_digests=digests(tensors()))
+
+
+@faulty("reload.tensor-digest", "control/states", "runs/control/states/__0_0.distcp")
+def a_distributed_checkpoint_of_another_run(made: Written) -> None:
+    training_states.distributed(made / "runs/control/states", {"model": tensors()})
+    made.add("control/states", "checkpoint", "runs/control/states", tensor_digests=digests(tensors(3)))
+
+
+@sound("reload.tensors-not-compared", "control/states")
+def the_state_of_accelerate(made: Written) -> None:
+    training_states.accelerate(made / "runs/control/states")
+    model = training_states.trained()[0]
+    made.add("control/states", "checkpoint", "runs/control/states", purpose="resume", tensor_digests=digests(model))
+
+
+@faulty("reload.tensor-absent", "control/states", "runs/control/states")
+def the_state_of_another_model(made: Written) -> None:
+    training_states.accelerate(made / "runs/control/states")
+    made.add("control/states", "checkpoint", "runs/control/states", purpose="resume", tensor_digests=digests(tensors()))
 
 
 @sound("reload.tensors-not-compared", "variant/weights", verdict=Verdict.REJECTED, campaign=Verdict.REJECTED)
