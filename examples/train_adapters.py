@@ -27,6 +27,7 @@ import torch
 import transformers
 from train_campaign import deliver, main, write_data, write_json, write_jsonl
 
+from pytest_campaign import proof
 from pytest_campaign.recording import Campaign
 
 CAMPAIGN = "reversal-rank"
@@ -130,8 +131,8 @@ def predict(model: Any, tokenizer: Any, rows: Sequence[dict[str, Any]]) -> list[
     return [{"id": row["id"], "label": row["label"], "prediction": answer} for row, answer in zip(rows, answers, strict=True)]
 
 
-def execute(out: Path, folder: Path, parameters: Parameters, data: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """One run from the base to the outputs in ``folder``; its predictions."""
+def execute(out: Path, folder: Path, parameters: Parameters, data: dict[str, list[dict[str, Any]]]) -> tuple[list, dict]:
+    """One run from the base to the outputs in ``folder``; its predictions, and the proof that its weights are those of memory."""
     torch.manual_seed(parameters.seed)
     tokenizer = transformers.AutoTokenizer.from_pretrained(out / BASE)
     model: Any = transformers.AutoModelForCausalLM.from_pretrained(out / BASE)
@@ -143,12 +144,13 @@ def execute(out: Path, folder: Path, parameters: Parameters, data: dict[str, lis
     write_jsonl(folder / "metrics.jsonl", train(model, tokenizer, data["train"], parameters))
     predictions = predict(model, tokenizer, data["test"])
     write_jsonl(folder / "predictions.jsonl", predictions)
+    proven = {"tensor_digests": proof.digests(model)}  # from memory, before anything is saved
     if parameters.rank is None:
         model.save_pretrained(folder / "model")
         tokenizer.save_pretrained(folder / "model")
     else:
         model.save_pretrained(folder / "adapter")
-    return predictions
+    return predictions, proven
 
 
 # The documents
@@ -210,9 +212,9 @@ def campaign(out: Path) -> None:
     for id, parameters in RUNS.items():
         with record.run(id, parameters=dataclasses.asdict(parameters), seed=parameters.seed, steps=parameters.steps,
                         datasets=list(data)) as run:
-            rows = execute(out, run.folder, parameters, data)
+            rows, proven = execute(out, run.folder, parameters, data)
             accuracy[id] = sum(row["prediction"] == row["label"] for row in rows) / len(rows)
-            deliver(run, run_deliverables(id), run.folder)
+            deliver(run, run_deliverables(id), run.folder, model=proven, adapter=proven)
     (out / "INSTRUCTIONS.md").write_text(INSTRUCTIONS, encoding="utf-8")
     deliver(record, TOGETHER, out)
     record.decide(**conclude(accuracy))

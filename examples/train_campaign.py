@@ -29,6 +29,7 @@ from typing import Any
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # torch says it where NumPy is not installed
 import torch
 
+from pytest_campaign import proof
 from pytest_campaign.recording import Campaign, Run
 
 CAMPAIGN = "spiral-width"
@@ -255,11 +256,11 @@ def plan() -> dict[str, Any]:
     }
 
 
-def deliver(record: Campaign | Run, known: Mapping[str, tuple[str, str, Any]], folder: Path) -> None:
-    """Record the deliverables that are there, each with the size and digest of its files."""
+def deliver(record: Campaign | Run, known: Mapping[str, tuple[str, str, Any]], folder: Path, **more: Mapping[str, Any]) -> None:
+    """Record the deliverables that are there, each with the size and digest of its files, and what ``more`` is known of some."""
     for id, (kind, name, fields) in known.items():
         if (folder / name).exists():
-            record.deliver(id, kind, folder / name, **fields)
+            record.deliver(id, kind, folder / name, **fields, **more.get(id, {}))
 
 
 def decide(predictions: Sequence[dict[str, Any]] | None) -> tuple[str, str]:
@@ -417,6 +418,7 @@ def campaign(out: Path) -> None:
         with record.run(id, parameters=dataclasses.asdict(parameters), seed=parameters.seed, priority=PRIORITIES[id],
                         datasets=list(data), first_step=1, world_size=1) as run:
             training, stopped = train(run.folder, parameters, data["train"])
+            proven = {"tensor_digests": proof.digests(training.model)}  # from memory, before anything is saved
             run.update(steps=training.done)
             if stopped:
                 aborts[id] = stopped
@@ -425,7 +427,7 @@ def campaign(out: Path) -> None:
                 predictions[id] = predict(training.model, data["test"])
                 save_weights(run.folder / "weights.safetensors", training.model)
                 write_jsonl(run.folder / "predictions.jsonl", predictions[id])
-            deliver(run, RUN_DELIVERABLES, run.folder)
+            deliver(run, RUN_DELIVERABLES, run.folder, weights=proven)
         if id == "control":
             choice, reason = decide(predictions.get(id))
             record.choose(None, choice, reason)

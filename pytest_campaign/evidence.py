@@ -204,13 +204,13 @@ class Files:
     def reload(self, campaign: Campaign, deliverable: Deliverable) -> Answer:
         """The reload of all the checkpoints of a deliverable; what another deliverable has read is not read again.
 
-        It is, when it was not compared with the digests of tensors that this one declares.
+        The digests of tensors that a deliverable at the same place declares are compared at once; with others it is read again.
         """
         units = campaign.units_of(deliverable)
         depth = _deepest(campaign)
-        wanted = tensor_digests.usable(deliverable.tensor_digests)
+        wanted = tensor_digests.usable(deliverable.tensor_digests or _declared_beside(campaign, deliverable))
         open_units = [unit for unit in units if (unit, depth) not in self._results
-                      or (wanted and self._compared[unit, depth] != wanted)]
+                      or (deliverable.tensor_digests and self._compared[unit, depth] != wanted)]
         seconds, log = 0.0, ""
         if open_units:
             job = self._job(campaign, open_units, depth, self._base_files(campaign, deliverable), wanted)
@@ -291,6 +291,13 @@ class Files:
 
 def _file(entry: Entry) -> _File:
     return (entry.device, entry.inode) if entry.inode else entry.path
+
+
+def _declared_beside(campaign: Campaign, deliverable: Deliverable) -> Mapping[str, str]:
+    """The digests of tensors that another deliverable at the same place declares."""
+    place = campaign.target(deliverable)
+    return next((other.tensor_digests for other in campaign.deliverables
+                 if other.tensor_digests and campaign.target(other) == place), {})
 
 
 def _deepest(campaign: Campaign) -> Depth:

@@ -21,6 +21,7 @@ from recorders import Recorders, faults_after_kills
 from safetensors.torch import save_file
 from sessions import pytest_session, script
 
+from pytest_campaign import proof
 from pytest_campaign.documents import read_manifest
 from pytest_campaign.recording import Campaign, RecordingError, RecordingWarning, locks, provenance
 from pytest_campaign.recording.run import UNFINISHED
@@ -246,6 +247,21 @@ def test_what_lies_outside_is_refused(out: Path, tmp_path: Path) -> None:
         with pytest.raises(RecordingError, match=why):
             campaign.deliver("last", "checkpoint", path)
     assert "deliverables" not in recorded(out)
+
+
+def test_digests_of_tensors_are_recorded(out: Path) -> None:
+    campaign = Campaign(out)
+    model = torch.nn.Linear(2, 2)
+    torch.save(model.state_dict(), put(out, "last.pt"))
+    campaign.deliver("last", "checkpoint", "last.pt", tensor_digests=proof.digests(model))
+    assert recorded(out)["deliverables"][0]["tensor_digests"] == proof.digests(model.state_dict())
+    wrong: Any
+    for wrong, why in ((model, "tensor_digests is a Linear; give what pytest_campaign.proof.digests returns"),
+                       ({"weight": "4f53"}, "the digest of the tensor weight is '4f53', and no SHA-256"),
+                       (model.state_dict(), "the digest of the tensor weight is .*, and no SHA-256")):
+        with pytest.raises(RecordingError, match=why):
+            campaign.deliver("other", "checkpoint", "last.pt", tensor_digests=wrong)
+    assert [entry["id"] for entry in recorded(out)["deliverables"]] == ["last"]
 
 
 def test_the_campaign_may_be_reached_by_a_link(out: Path, tmp_path: Path) -> None:

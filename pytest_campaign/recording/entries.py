@@ -9,8 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
 from .. import paths
+from ..tensor_digests import is_digest
+from .errors import RecordingError
 
 Entry = dict[str, Any]
+_GIVE = "give what pytest_campaign.proof.digests returns"
 
 
 class Fields(TypedDict, total=False):
@@ -42,11 +45,22 @@ class Fields(TypedDict, total=False):
 
 
 def deliverable(id: str, kind: str, path: str, fields: Fields) -> Entry:
-    """The entry of a deliverable, still without its files."""
+    """The entry of a deliverable, still without its files; `RecordingError` where ``tensor_digests`` are none."""
+    _check_digests(id, fields.get("tensor_digests"))
     given = {name: value for name, value in fields.items() if value is not None}
     reload = {name: given.pop(name) for name in ("depth", "probe") if name in given}
     given = {name: value for name, value in given.items() if name not in ("files", "archive_base")}
     return {"id": id, "kind": kind, "path": path, **copied(given), **({"reload": reload} if reload else {})}
+
+
+def _check_digests(id: str, digests: object) -> None:
+    if digests is None:
+        return
+    if not isinstance(digests, Mapping):
+        raise RecordingError(f"{id}: tensor_digests is a {type(digests).__name__}; {_GIVE}")
+    for name, digest in digests.items():
+        if not is_digest(digest):
+            raise RecordingError(f"{id}: the digest of the tensor {name} is {str(digest)[:80]!r}, and no SHA-256; {_GIVE}")
 
 
 def copied(value: Any) -> Any:
