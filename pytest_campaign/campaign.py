@@ -76,6 +76,7 @@ class Deliverable:
 
     ``id`` is the full id, ``<run>/<deliverable>`` or just the id at campaign level. ``path`` is normal, "" being
     the campaign directory itself. ``place`` is where the manifest lists it; None when it was discovered.
+    ``probe`` is the path of a recorded input and output, normal as ``path`` is.
     ``dataset`` is the name of the data set of predictions, ``key`` the fields that identify a row of theirs, ``value`` the field
     with the prediction, ``nullable`` the fields that may be null, ``truncated_field`` the one that says whether an input was cut
     short, ``file_columns`` are the columns that hold names of files.
@@ -91,6 +92,7 @@ class Deliverable:
     format: str | None = None
     priority: str = ESSENTIAL
     depth: Depth | None = None
+    probe: str | None = None
     files: Sequence[DeclaredFile] = ()
     place: Place | None = None
     dataset: str | None = None

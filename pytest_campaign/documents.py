@@ -454,6 +454,7 @@ def _deliverable(full: str, entry: Mapping[str, Any], run: Mapping[str, Any] | N
         id=full, kind=entry["kind"], path=_leading(entry["path"]), run=run["id"] if run else None,
         purpose=entry.get("purpose"), format=entry.get("format"), priority=_priority(entry, run),
         depth=_depth(entry.get("reload", {}).get("depth")),
+        probe=_leading(probe) if (probe := entry.get("reload", {}).get("probe")) is not None else None,
         files=[DeclaredFile(_leading(declared["path"]), _whole(declared.get("bytes")), declared.get("sha256"))
                for declared in entry.get("files", ())],
         place=place, dataset=entry.get("dataset"), key=entry.get("key", ()), value=entry.get("value"),

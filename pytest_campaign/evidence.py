@@ -19,10 +19,12 @@ from .formats import formats
 from .formats.base import HEAD, Depth, FileFacts, Reading, Unit
 from .hashing import SHA256
 from .inventory import FILE, SIZE, Entry, Identity, Inventory
+from .loaders import Loader
 from .parameters import Parameters
+from .proved import Proved, deepened
 from .readers.fields import Unreadable
 from .record_files import RecordFiles
-from .reload.protocol import Answer, BaseFiles, Death, FileSpec, Job, Progress
+from .reload.protocol import LOADED, Answer, BaseFiles, Death, FileSpec, Job, Progress, Proof
 
 RELOAD, FIXITY = "reload", "fixity"  # the checks of which the record keeps what they learned
 _SAMPLE = 4096  # bytes at each of four places of a file that is compared with others
@@ -43,12 +45,12 @@ class Files:
     """The evidence of one campaign. ``runner`` reloads a job in a fresh process.
 
     ``digest`` says that the reload is to take the SHA-256 of every file that it reads, for the report. ``shelf`` knows where base
-    models lie; without one only those inside the campaign are found. ``threads`` may take digests at the same time.
-    ``on_progress`` may be set while a check runs, to hear how far a reload is.
+    models lie; without one only those inside the campaign are found. ``loaders`` are the reviewer's, by the ids of deliverables.
+    ``threads`` may take digests at the same time. ``on_progress`` may be set while a check runs, to hear how far a reload is.
     """
 
     def __init__(self, inventory: Inventory, runner: Runner, *, digest: bool, shelf: Shelf | None = None,
-                 threads: int = 1) -> None:
+                 threads: int = 1, loaders: Mapping[str, Loader] | None = None) -> None:
         self.on_progress: Callable[[Progress], None] | None = None
         self._inventory = inventory
         self._runner = runner
@@ -56,11 +58,13 @@ class Files:
         self._shelf = shelf or Shelf()
         self._heads: dict[str, bytes] = {}
         self._threads = threads
+        self._loaders = loaders or {}
         self._digests: dict[_File, dict[str, str]] = {}  # by algorithm
         self._declarations: Declarations | None = None
         self._results: dict[tuple[Unit, Depth], tuple[Reading | None, Death | None]] = {}
         self._compared: dict[tuple[Unit, Depth], Mapping[str, str]] = {}  # with these digests of tensors
         self._statements: dict[str, Statement] = {}
+        self._proved: dict[str, Proved] = {}
         self._copies: Mapping[str, str] | None = None
         self._unit_copies: Mapping[str, str] | None = None
         self._parameters: Mapping[str, Parameters] | None = None
@@ -224,6 +228,24 @@ class Files:
         results = [self._results[unit, depth] for unit in units]
         return Answer([reading for reading, _ in results], [death for _, death in results], seconds, log)
 
+    def loader(self, campaign: Campaign, deliverable: Deliverable) -> Loader | None:
+        """The reviewer's own loader for a deliverable, None where there is none."""
+        return self._loaders.get(deliverable.id)
+
+    def prove(self, campaign: Campaign, deliverable: Deliverable, model: Unit | None, probe: str | None) -> Proved:
+        """A model built with its values, by its library or (``model`` None) by the reviewer's loader; given a probe's input."""
+        if deliverable.id not in self._proved:
+            loader = self.loader(campaign, deliverable) if model is None else None
+            target = campaign.target(deliverable) or ""
+            unit = model or Unit(LOADED, target, tuple(campaign.files_of(deliverable)))
+            proof = Proof(os.path.join(self._inventory.root, target), loader.text if loader else None, probe)
+            job = dataclasses.replace(
+                self._job(campaign, [unit], Depth.HEADER, self._base_files(campaign, deliverable) if model else None,
+                          {}, more=[probe] if probe is not None else []), digest=False, proof=proof)
+            answer = self._runner(job, self.on_progress)
+            self._proved[deliverable.id] = Proved(unit, loader.shown if loader else None, answer.readings[0], answer.deaths[0])
+        return self._proved[deliverable.id]
+
     def learned(self, campaign: Campaign, deliverable: Deliverable, check: str) -> dict[str, Any]:
         """What the record keeps of the check that just ran: the fields of a `Result` beside its findings.
 
@@ -237,9 +259,12 @@ class Files:
         depth = _deepest(campaign)
         results = {unit: self._results[unit, depth] for unit in units if (unit, depth) in self._results}
         readings = [reading for reading, _ in results.values() if reading is not None]
+        proved = self._proved.get(deliverable.id)
+        depths = {unit: reading.depth if reading is not None else None for unit, (reading, _) in results.items()}
         return {
-            "depth": reached({unit: reading.depth if reading is not None else None for unit, (reading, _) in results.items()}),
-            "format": ", ".join(sorted({unit.format for unit in units})) or None,
+            "depth": reached(deepened(depths, proved)) if units or proved is None else proved.depth,
+            "loader": proved.loader if proved is not None else None,
+            "format": ", ".join(sorted({unit.format for unit in units})) or (LOADED if proved is not None else None),
             "bytes_read": sum(reading.bytes_read for reading in readings),
             "files": [self._with_digest(file) for reading in readings for file in reading.files],
         }
@@ -278,9 +303,9 @@ class Files:
         return found.files if isinstance(found, Found) else None
 
     def _job(self, campaign: Campaign, units: Sequence[Unit], depth: Depth, base: BaseFiles | None,
-             declared: Mapping[str, str]) -> Job:
+             declared: Mapping[str, str], more: Sequence[str] = ()) -> Job:
         specs, digest = [], False
-        for path in dict.fromkeys(path for unit in units for path in (*unit.files, *unit.beside)):
+        for path in dict.fromkeys([*(path for unit in units for path in (*unit.files, *unit.beside)), *more]):
             entry = self._inventory.resolve(path)
             if entry is not None and entry.kind == FILE:
                 specs.append(FileSpec(path, entry.path, entry.device, entry.inode, entry.size, entry.mtime_ns))

@@ -27,6 +27,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                          "default: what was delivered, and what is essential.")
     group.addoption("--campaign-base-model", action="append", default=[], metavar="[NAME=]DIR", dest="campaign_base_model",
                     help="Where a base model lies: its directory, or a Hugging Face cache (repeatable).")
+    group.addoption("--campaign-loader", action="append", default=[], metavar="KIND-OR-GLOB=CODE:FUNCTION",
+                    dest="campaign_loader",
+                    help="A loader of your own, module:function or /path/file.py:function, for the deliverables of a kind, or "
+                         "whose id or path fits the pattern: it gets the path and returns a torch.nn.Module (repeatable).")
     group.addoption("--campaign-baseline", metavar="FILE", dest="campaign_baseline",
                     help="An earlier JSON report: what changed since, byte for byte and verdict for verdict.")
     group.addoption("--campaign-report", action="append", default=[], metavar="FILE", dest="campaign_report",
@@ -45,6 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("require_depth", "string", "As --campaign-require-depth."),
         ("gate", "string", "As --campaign-gate."),
         ("base_model", "linelist", "As --campaign-base-model, one a line, relative to the ini file."),
+        ("loader", "linelist", "As --campaign-loader, one a line; files relative to the ini file."),
         ("baseline", "string", "An earlier JSON report, relative to the ini file."),
         ("timeout", "float", "As --campaign-timeout."),
         ("memory", "string", "As --campaign-memory."),

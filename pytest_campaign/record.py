@@ -37,9 +37,10 @@ class Verdict(enum.StrEnum):
 class Result:
     """How one check of one subject ended.
 
-    ``depth``, ``format``, ``bytes_read`` and ``files`` are what a reload learned, ``copies`` (the id of each deliverable that is
-    one, with the id of the original) and ``parameters`` (by run, those in which the runs differ) what the checks of the
-    identifiers and the plan learned; the other checks leave them empty. ``reason`` says why a check was skipped or did not end.
+    ``depth``, ``format``, ``bytes_read``, ``loader`` (the reviewer's own, if any) and ``files`` are what a reload learned,
+    ``copies`` (the id of each deliverable that is one, with the id of the original) and ``parameters`` (by run, those in which
+    the runs differ) what the checks of the identifiers and the plan learned; the other checks leave them empty. ``reason`` says
+    why a check was skipped or did not end.
     """
 
     pair: Pair
@@ -50,6 +51,7 @@ class Result:
     depth: Depth | None = None
     format: str | None = None
     bytes_read: int = 0
+    loader: str | None = None
     files: Sequence[FileFacts] = ()
     copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
     parameters: Mapping[str, Mapping[str, str | None]] = dataclasses.field(default_factory=dict)
@@ -74,7 +76,7 @@ class Result:
 class DeliverableRecord:
     """One deliverable with its verdict. ``path`` is None when it was only planned, or has none that can be followed.
 
-    ``earlier`` is the verdict that it had in the baseline.
+    ``earlier`` is the verdict that it had in the baseline, ``loader`` the reviewer's own loader that read it.
     """
 
     id: str
@@ -92,6 +94,7 @@ class DeliverableRecord:
     files: Sequence[FileFacts]
     findings: Sequence[Finding]
     earlier: str | None = None
+    loader: str | None = None
 
     @property
     def only_at_source(self) -> bool:
@@ -256,7 +259,7 @@ def _deliverable(campaign: Campaign, deliverable: Deliverable, needed: Sequence[
         depth=learned.depth if learned else None, bytes_read=sum(result.bytes_read for result in own.values()),
         results=[*own.values(), *left],
         files=[digests.get(path, FileFacts(path, entry.size)) for path, entry in campaign.files_of(deliverable).items()],
-        findings=findings, earlier=earlier.verdict if earlier is not None else None,
+        findings=findings, earlier=earlier.verdict if earlier is not None else None, loader=learned.loader if learned else None,
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from . import __version__, checks, reporting, settings, snapshot
+from . import __version__, checks, loaders, reporting, settings, snapshot
 from .arguments import SELECTION, STAND_IN, as_in_ids, take_over
 from .base_lookup import Shelf, hub_cache
 from .campaign import Campaign
@@ -25,6 +25,7 @@ from .checks import Pair
 from .collection import Campaigns, CheckItem, Hooks, Place, Tree, in_order, node_id, places
 from .evidence import RELOAD, Files, version
 from .findings import Level, Outcome, outcome
+from .loaders import Loader
 from .progress import ProgressLine
 from .record import CampaignRecord, Record, Result, campaign_record
 from .reload.client import Reloader
@@ -100,13 +101,49 @@ class Session:
         self._started = time.time()
         self._shelf = Shelf(chosen.base_models, hub_cache(os.environ))
         self._subjects = {directory: self._subject(directory, taken) for directory, taken in snapshots.items()}
+        self._say_unused_loaders()
         self._trees = self._choose()
 
     def _subject(self, directory: Path, taken: Snapshot) -> Subject:
         campaign = snapshot.campaign(taken, self._settings.asked, self._settings.baseline)
+        where = places(campaign)
         evidence = Files(campaign.inventory, self._reloader.run, digest=bool(self._settings.reports), shelf=self._shelf,
-                         threads=self._settings.limits.threads)
-        return Subject(directory, campaign, evidence, places(campaign))
+                         threads=self._settings.limits.threads, loaders=self._loaders(directory, campaign, where))
+        return Subject(directory, campaign, evidence, where)
+
+    def _loaders(self, directory: Path, campaign: Campaign, where: Mapping[Pair, Place]) -> Mapping[str, Loader]:
+        """The reviewer's loader of each deliverable that is reloaded and has one; UsageError for code that may not be used."""
+        found = {}
+        for deliverable in (campaign.by_id[pair.deliverable] for pair in where if pair.check == RELOAD and pair.deliverable):
+            source, loader = self._settings.loaders.source, loaders.chosen(self._settings.loaders.given, deliverable)
+            if loader is None and deliverable.usable:
+                source = "pytest_campaign_loader"
+                text = self._config.hook.pytest_campaign_loader(
+                    config=self._config, deliverable_id=deliverable.id, kind=deliverable.kind, path=directory / deliverable.path,
+                    format=", ".join(sorted({unit.format for unit in campaign.units_of(deliverable)})) or None)
+                try:
+                    loader = loaders.target_of(text, str(self._config.rootpath)) if text is not None else None
+                except (ValueError, AttributeError) as error:  # the last: what a plugin returned is no text
+                    raise pytest.UsageError(f"{source}: {error}") from None
+            if loader is not None:
+                if (why := loaders.misplaced(loader, list(self._snapshots))) is not None:
+                    raise pytest.UsageError(f"{source}: {why}")
+                found[deliverable.id] = loader
+        return found
+
+    def _say_unused_loaders(self) -> None:
+        """A loader that fits nothing is most likely mistyped: UsageError on the command line, in an ini file a warning."""
+        reloaded = [subject.campaign.by_id[pair.deliverable] for subject in self._subjects.values() for pair in subject.where
+                    if pair.check == RELOAD and pair.deliverable is not None]
+        given = self._settings.loaders
+        for loader in given.given:
+            if not any(loader.fits(deliverable) for deliverable in reloaded):
+                text = (f"{given.source}: {shown(loader.pattern)} fits no deliverable that is reloaded; there "
+                        f"{'is' if len(reloaded) == 1 else 'are'} {shown(', '.join(d.id for d in reloaded[:10])) or 'none'}")
+                if given.typed:
+                    raise pytest.UsageError(text)
+                if not self._is_worker:
+                    self._config.issue_config_time_warning(pytest.PytestConfigWarning(text), stacklevel=2)
 
     def campaign(self, directory: Path) -> Campaign:
         """The campaign of one of the session's directories."""

@@ -11,10 +11,11 @@ from typing import TypeVar
 
 import pytest
 
-from . import base_lookup, baseline
+from . import base_lookup, baseline, loaders
 from .base_lookup import Given
 from .campaign import Asked, Earlier, Gate
 from .formats.base import Depth
+from .loaders import Loader
 from .reload.limits import default_limits
 from .reload.protocol import Limits
 
@@ -23,10 +24,19 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "
 
 
 @dataclasses.dataclass(frozen=True)
+class Loaders:
+    """The reviewer's own loaders, and what a message calls the place where they were given. ``typed``: on the command line."""
+
+    given: tuple[Loader, ...] = ()
+    source: str = ""
+    typed: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class Settings:
     """What was asked of this session. ``plan`` and ``reports`` are absolute; ``base_models`` are the places that were given.
 
-    ``baseline`` are the campaigns of an earlier report; empty when none was given.
+    ``baseline`` are the campaigns of an earlier report; empty when none was given. ``loaders`` are the reviewer's own.
     """
 
     plan: Path | None
@@ -35,6 +45,7 @@ class Settings:
     reports: tuple[Path, ...]
     base_models: tuple[Given, ...]
     baseline: tuple[Earlier, ...] = ()
+    loaders: Loaders = Loaders()
 
 
 def parse_size(text: str) -> int:
@@ -105,6 +116,7 @@ def read(config: pytest.Config, workers: int) -> Settings:
         reports=tuple(Path(os.path.abspath(cwd / file)) for file in config.option.campaign_report),
         base_models=base_models(config),
         baseline=_setting(config, "baseline", _report(cwd), _report(beside)) or (),
+        loaders=_loaders(config),
     )
 
 
@@ -118,6 +130,18 @@ def base_models(config: pytest.Config) -> tuple[Given, ...]:
         return tuple(base_lookup.parse(text, str(base)) for text in option or config.getini(key) or ())
     except ValueError as error:
         raise pytest.UsageError(f"{source}: {error}") from None
+
+
+def _loaders(config: pytest.Config) -> Loaders:
+    """The loaders that were given on the command line, else in the ini file; UsageError for one of another form."""
+    option, inipath = config.option.campaign_loader, config.inipath
+    base = config.invocation_params.dir if option or inipath is None else inipath.parent
+    source = "--campaign-loader" if option else f"campaign_loader in {inipath}"
+    try:
+        given = tuple(loaders.parse(text, str(base)) for text in option or config.getini("campaign_loader") or ())
+    except ValueError as error:
+        raise pytest.UsageError(f"{source}: {error}") from None
+    return Loaders(given, source, bool(option))
 
 
 def _setting(config: pytest.Config, name: str, parse: Callable[[str], T],

@@ -26,6 +26,9 @@ class DiskSource:
     done: int = 0
     workers: set[int] = dataclasses.field(default_factory=set)
 
+    def names(self) -> list[str]:
+        return sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file())
+
     def open(self, path: str) -> BinaryIO:
         return open(self.root / path, "rb", buffering=0)
 

@@ -102,6 +102,15 @@ def headers(adapter: Path, base: Path | None = None, **options: Any) -> Path:
         return adapter.parent / base_archive.write(adapter.parent, adapter.name, None, BASE, place)
 
 
+def adapted(adapter: Path, base: Any = None) -> Any:
+    """A base model under a saved adapter."""
+    import peft
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # peft's own use of what transformers deprecates
+        return peft.PeftModel.from_pretrained(llama() if base is None else base, adapter)
+
+
 def change(file: Path, change: Callable[[Tensors], Tensors]) -> None:
     """Write the tensors of a file anew."""
     made = change({name: tensor.clone() for name, tensor in load_file(file).items()})

@@ -16,9 +16,12 @@ from ..bases import Statement
 from ..campaign import Campaign, Deliverable
 from ..declarations import Declarations
 from ..findings import Finding, Rule
+from ..formats.base import Unit
 from ..inventory import Entry
+from ..loaders import Loader
 from ..merging import Difference
 from ..parameters import Parameters
+from ..proved import Proved
 from ..record_files import RecordFiles
 from ..reload.protocol import Answer, FileSpec
 
@@ -97,6 +100,17 @@ class Evidence(Protocol):
 
     def reload(self, campaign: Campaign, deliverable: Deliverable) -> Answer:
         """The reload of all the checkpoints of a deliverable in a fresh process."""
+        ...
+
+    def loader(self, campaign: Campaign, deliverable: Deliverable) -> Loader | None:
+        """The reviewer's own loader for a deliverable, None where there is none."""
+        ...
+
+    def prove(self, campaign: Campaign, deliverable: Deliverable, model: Unit | None, probe: str | None) -> Proved:
+        """Have a model built with its values, and given the input of a probe where there is one.
+
+        ``model`` is the unit that its library builds; None lets the reviewer's loader read the whole deliverable.
+        """
         ...
 
 

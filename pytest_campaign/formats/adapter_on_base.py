@@ -27,6 +27,8 @@ _EMBEDDING = re.compile(
     r"\.(embed_tokens|lm_head|wte|word_embeddings|shared|embed_in|embed_out)\.(base_layer\.|modules_to_save\.)?weight$")
 _ENDINGS = {"CausalLM": ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration"),
             "Seq2SeqLM": ("ForConditionalGeneration", "ForSeq2SeqLM")}
+_LOOKED_UP: Mapping[str, Any] = {"base_model_name_or_path": None, "revision": None}
+_FROM_DATA = ("corda", "loftq", "lora_ga")  # how LoRA changes the base at its start by what only the training has
 _LONGEST = 300
 
 
@@ -106,8 +108,7 @@ def _fields(config: Mapping[str, Any]) -> tuple[set[str] | None, str]:
 def compare(place: str, config: Mapping[str, Any], layout: Mapping[str, Placed], base: Mapping[str, Any]) -> Iterator[Problem]:
     """How the tensors of an adapter differ from those that it has on its base. Raises `NotRebuilt` or `Refused`."""
     path = next(iter(layout.values())).path
-    resized = _rows_of_adapter(base, layout)
-    wanted = _expected(config, base if resized is None else _resized(base, resized), layout).wanted(layout)
+    wanted = _fitting(config, base, layout)[2].wanted(layout)
     have = {name: placed.shape for name, placed in layout.items()}
     missing = [name for name in wanted if name not in have]
     left = [name for name in have if name not in wanted]
@@ -127,7 +128,7 @@ def compare(place: str, config: Mapping[str, Any], layout: Mapping[str, Placed],
                       f"{list(wanted[first])}, on this base", first, len(wrong))
 
 
-def _rows_of_adapter(base: Mapping[str, Any], layout: Mapping[str, Placed]) -> int | None:
+def rows_of_adapter(base: Mapping[str, Any], layout: Mapping[str, Placed]) -> int | None:
     """The size of the vocabulary when the adapter brings an embedding of another one: its training resized the base's."""
     sizes = {part.get("vocab_size") for part in (base, base.get("text_config")) if isinstance(part, dict)}
     rows = {placed.shape[0] for name, placed in layout.items() if _EMBEDDING.search(name) and len(placed.shape) == 2}
@@ -140,9 +141,17 @@ def _resized(base: Mapping[str, Any], rows: int) -> Mapping[str, Any]:
     return {**base, "vocab_size": rows, **({"text_config": {**inner, "vocab_size": rows}} if isinstance(inner, dict) else {})}
 
 
-def _expected(config: Mapping[str, Any], base: Mapping[str, Any], layout: Mapping[str, Placed]) -> Tensors:
-    """The names and shapes of the adapter that PEFT makes: on the class that fits best of those that the task allows."""
-    best: Tensors | None = None
+def fitting_class(config: Mapping[str, Any], base: Mapping[str, Any], layout: Mapping[str, Placed]) -> tuple[Any, Any]:
+    """The class of transformers that an adapter was trained on, and its configuration as the base has it. Raises as `compare`."""
+    made = _fitting(config, base, layout)[0]
+    return next((found, settings) for found, settings in _classes(config, base, layout) if found is made)
+
+
+def _fitting(config: Mapping[str, Any], base: Mapping[str, Any], layout: Mapping[str, Placed]) -> tuple[Any, Any, Tensors]:
+    """(class, configuration, the tensors of the adapter that PEFT makes on it): the best fit of those that the task allows."""
+    resized = rows_of_adapter(base, layout)
+    base = base if resized is None else _resized(base, resized)
+    best: tuple[Any, Any, Tensors] | None = None
     reason: Exception = NotRebuilt("transformers has no class for the task of the adapter on this base")
     for model_class, settings in _classes(config, base, layout):
         try:
@@ -150,9 +159,9 @@ def _expected(config: Mapping[str, Any], base: Mapping[str, Any], layout: Mappin
         except (NotRebuilt, Refused) as error:
             reason = error if best is None and not isinstance(reason, Refused) else reason
             continue
-        if best is None or made.differing(layout) < best.differing(layout):
-            best = made
-        if not best.differing(layout):
+        if best is None or made.differing(layout) < best[2].differing(layout):
+            best = model_class, settings, made
+        if not best[2].differing(layout):
             break
     if best is None:
         raise reason
@@ -215,35 +224,66 @@ def _made(model_class: Any, settings: Any, config: Mapping[str, Any]) -> Tensors
     with rebuilding.reasons({}), torch.device("meta"):
         model = model_class(settings)
         model.tie_weights()
-    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
-        warnings.simplefilter("ignore")
-        with open(os.path.join(folder, ADAPTER_CONFIG), "w", encoding="utf-8") as file:
-            json.dump(_without_values(config), file)
-        try:
-            own = peft.PeftConfig.from_pretrained(folder)
-            with torch.device("meta"):
-                adapted = peft.get_peft_model(model, own) if own.is_prompt_learning else peft.get_peft_model(
-                    model, own, low_cpu_mem_usage=True)
-                needed = peft.get_peft_model_state_dict(adapted, save_embedding_layers=False)
-                possible = needed
-                with contextlib.suppress(NotImplementedError, AttributeError):  # a model that has no embedding of tokens
-                    possible = peft.get_peft_model_state_dict(adapted, save_embedding_layers=True)
-        except ImportError as error:
-            raise NotRebuilt(f"a library is missing: {str(error)[:_LONGEST]}") from None
-        except (MemoryError, RecursionError):
-            raise
-        except Exception as error:
-            text = f"{type(error).__name__}: {str(error)[:_LONGEST]}"
-            if newer(config.get("peft_version"), str(peft.__version__)) or "meta" in text:
-                raise NotRebuilt(f"PEFT {peft.__version__} could not build it: {text}") from None
-            raise Refused(text) from None
+    with _reasons(config):
+        own = _own(_without_values(config))
+        with torch.device("meta"):
+            adapted = peft.get_peft_model(model, own) if own.is_prompt_learning else peft.get_peft_model(
+                model, own, low_cpu_mem_usage=True)
+            needed = peft.get_peft_model_state_dict(adapted, save_embedding_layers=False)
+            possible = needed
+            with contextlib.suppress(NotImplementedError, AttributeError):  # a model that has no embedding of tokens
+                possible = peft.get_peft_model_state_dict(adapted, save_embedding_layers=True)
     return Tensors(_shapes(needed), _shapes({name: tensor for name, tensor in possible.items() if name not in needed}))
+
+
+def adapted(model: Any, config: Mapping[str, Any], tensors: Mapping[str, Any]) -> Any:
+    """A model with its values under an adapter with its own. Raises `NotRebuilt` or `Refused`."""
+    import peft
+
+    start = config.get("init_lora_weights")
+    if isinstance(start, str) and start.startswith(_FROM_DATA):
+        raise NotRebuilt(f"init_lora_weights is {start[:40]}, which needs the data of the training")
+    with _reasons(config):
+        own = _own({**config, **_LOOKED_UP})
+        own.inference_mode = True
+        made = peft.get_peft_model(model, own)
+        peft.set_peft_model_state_dict(made, dict(tensors))
+    return made
+
+
+def _own(config: Mapping[str, Any]) -> Any:
+    """PEFT's configuration object, which it makes from a file only."""
+    import peft
+
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, ADAPTER_CONFIG), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        return peft.PeftConfig.from_pretrained(folder)
+
+
+@contextlib.contextmanager
+def _reasons(config: Mapping[str, Any]) -> Iterator[None]:
+    """Tell an adapter that PEFT refuses from a library that is missing or too old."""
+    import peft
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except ImportError as error:
+        raise NotRebuilt(f"a library is missing: {str(error)[:_LONGEST]}") from None
+    except (MemoryError, RecursionError):
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {str(error)[:_LONGEST]}"
+        if newer(config.get("peft_version"), str(peft.__version__)) or "meta" in text:
+            raise NotRebuilt(f"PEFT {peft.__version__} could not build it: {text}") from None
+        raise Refused(text) from None
 
 
 def _without_values(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The configuration without what is looked up or computed from the values of the base (PiSSA, LoftQ ...)."""
-    looked_up = {"base_model_name_or_path": None, "revision": None}
-    return {**config, **looked_up, **({"init_lora_weights": True} if "init_lora_weights" in config else {})}
+    return {**config, **_LOOKED_UP, **({"init_lora_weights": True} if "init_lora_weights" in config else {})}
 
 
 def _shapes(state: Mapping[str, Any]) -> Mapping[str, tuple[int, ...]]:

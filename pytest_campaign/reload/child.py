@@ -22,22 +22,19 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, BinaryIO, NoReturn, cast
 
 from ..formats import formats
-from ..formats.base import Depth, Reading, Source, Unit, to_json
+from ..formats.base import BaseSource, Depth, Reading, Source, Unit, to_json
 from ..inventory import Changed, identity, open_file
 from . import limits, parquet_rows
-from .protocol import Death, DeathKind, FileSpec, Job, Limits, decode_job
+from .protocol import LOADED, Death, DeathKind, FileSpec, Job, Limits, decode_job
 
 _LIBRARIES = ("torch", "safetensors")
 _PROGRESS_SECONDS = 0.1
 _LONGEST_TEXT = 500
 _PR_SET_PDEATHSIG = 1  # prctl(2)
-# How torch, the C++ library and Python's threads say that they got no memory without raising MemoryError.
-_OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc",
-                  "can't start new thread")
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # the table knew a regular file there
 
 
@@ -59,7 +56,8 @@ def modules_for(job: Job) -> Sequence[str]:
     if job.table is not None:
         return parquet_rows.MODULES
     known = [formats()[unit.format] for unit in job.units if unit.format in formats()]
-    return list(dict.fromkeys(name for form in known if job.depth >= Depth.MODEL for name in form.preload))
+    wanted = job.depth >= Depth.MODEL or job.proof is not None
+    return list(dict.fromkeys(name for form in known if wanted for name in form.preload))
 
 
 def main(job_descriptor: int, result: int, log: int, folder: str, parent: int) -> NoReturn:
@@ -86,18 +84,20 @@ def main(job_descriptor: int, result: int, log: int, folder: str, parent: int) -
     for name in modules_for(job):  # before the limit of memory, which is for the files
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+    prover = _prover(job)  # the reviewer's code too
     limits.restrict(bounds.memory)
     channel.send(_line({"ready": True}))
     for unit in job.units:
-        if not attempt(unit, job, bounds, channel):
+        if not attempt(unit, job, bounds, channel, prover):
             break
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
-def attempt(unit: Unit, job: Job, bounds: Limits, channel: Channel) -> bool:
-    """Read one unit and say what came of it; whether it was a reading."""
+def attempt(unit: Unit, job: Job, bounds: Limits, channel: Channel,
+            prover: Callable[[Unit, Source], Reading] | None = None) -> bool:
+    """Read one unit and say what came of it; whether it was a reading. ``prover`` is the reader of a job with a proof."""
     if (failure := _lacking(unit, job)) is not None:
         channel.send(_death(Death(DeathKind.NO_SERVER, failure)))
         return False
@@ -105,6 +105,8 @@ def attempt(unit: Unit, job: Job, bounds: Limits, channel: Channel) -> bool:
     try:
         if job.table is not None:
             reading = parquet_rows.read(unit, source, job.table, lambda text: channel.send(_line({"rows": text})))
+        elif prover is not None:
+            reading = prover(unit, source)
         else:
             reading = formats()[unit.format].read(unit, source)
             if job.tensor_digests:
@@ -126,10 +128,19 @@ def _compared(reading: Reading, declared: Mapping[str, str], source: Source) -> 
     return dataclasses.replace(reading, proof=tensor_proof.compare(declared, reading, source))
 
 
+def _prover(job: Job) -> Callable[[Unit, Source], Reading] | None:
+    """What reads the unit of a job with a proof. The reviewer's loader, if there is one, is imported here."""
+    if job.proof is None:
+        return None
+    from . import proving
+
+    return proving.prover(job.proof, job.root)
+
+
 def _lacking(unit: Unit, job: Job) -> str | None:
     """Why this process cannot read such a unit at all, or None."""
     if job.table is None:
-        return None if unit.format in formats() else f"the fresh process knows no format {unit.format!r}"
+        return None if unit.format in formats() or unit.format == LOADED else f"the fresh process knows no format {unit.format!r}"
     try:
         for name in parquet_rows.MODULES:
             importlib.import_module(name)
@@ -146,7 +157,7 @@ def judge(error: BaseException, bounds: Limits) -> Death:
         return Death(kind, error.strerror or text, error.path)
     if isinstance(error, Changed):
         return Death(DeathKind.CHANGED, error.strerror or str(error), error.path if isinstance(error, _ChangedFile) else "")
-    if isinstance(error, MemoryError) or any(phrase in text.lower() for phrase in _OUT_OF_MEMORY):
+    if limits.ran_out_of_memory(error):
         return Death(DeathKind.MEMORY, f"the limit of {bounds.memory / 2**20:.3g} MiB was reached: {text}")
     if isinstance(error, OSError) and error.errno is not None:
         return Death(DeathKind.UNREADABLE, text)
@@ -175,7 +186,7 @@ class JobSource:
         self.depth: Depth = job.depth
         self.digest = job.digest
         self.threads = bounds.threads
-        self.base: Source | None = None
+        self.base: BaseSource | None = None
         self.base_name = ""
         if job.base is not None:
             own = Job(job.base.root, (), job.base.files, job.depth)
@@ -188,6 +199,9 @@ class JobSource:
         self._lock = threading.Lock()
         self._done = 0
         self._said = 0.0
+
+    def names(self) -> Sequence[str]:
+        return list(self._files)
 
     def open(self, path: str) -> BinaryIO:
         spec = self._spec(path)

@@ -17,6 +17,9 @@ from pathlib import Path
 from .protocol import Limits
 
 TIMEOUT = 120.0
+# How torch, the C++ library and Python's threads say that they got no memory without raising MemoryError.
+_OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc",
+                  "can't start new thread")
 _MOST_THREADS = 4  # beyond that a disk, not a core, is what a reader waits for
 
 
@@ -47,6 +50,17 @@ def oom_kills(root: str = "/") -> int:
     for folder, version in _memory_groups(base):
         total += _table(folder / ("memory.events" if version == 2 else "memory.oom_control")).get("oom_kill", 0)
     return total
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception means that there was no memory left."""
+    if isinstance(error, MemoryError):
+        return True
+    try:
+        text = str(error).lower()
+    except Exception:  # an exception of somebody else's
+        return False
+    return any(phrase in text for phrase in _OUT_OF_MEMORY)
 
 
 def die_first() -> None:

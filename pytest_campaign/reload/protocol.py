@@ -56,13 +56,31 @@ class Table:
     as_text: bool = False
 
 
+LOADED = "reviewer's loader"  # the format of the unit that stands for the whole deliverable
+
+
+@dataclasses.dataclass(frozen=True)
+class Proof:
+    """What a job is to do with a model that has its values.
+
+    ``loader`` is the reviewer's own, ``module:function`` or ``/path/file.py:function``; without one the library of the format
+    builds the model. ``path`` is what the loader is called with: the file or folder of the deliverable (absolute). ``probe`` is
+    the file, one of the job's, with the input that the model is given.
+    """
+
+    path: str
+    loader: str | None = None
+    probe: str | None = None
+
+
 @dataclasses.dataclass(frozen=True)
 class Job:
     """One deliverable to reload: its units, the files that may be opened, and how much is wanted.
 
     ``base`` is the base model of its adapters, None when they have none or it is not at hand. With ``table`` the only unit is no
-    checkpoint but a Parquet file, of which the rows are wanted. ``tensor_digests`` are those that were declared
-    for tensors, by name.
+    checkpoint but a Parquet file, of which the rows are wanted. ``tensor_digests`` are those that were declared for tensors, by
+    name. With ``proof`` the only unit is a model that is built, and ``depth`` is `Depth.HEADER`: what it is built from has been
+    read before.
     """
 
     root: str
@@ -73,6 +91,7 @@ class Job:
     base: BaseFiles | None = None
     table: Table | None = None
     tensor_digests: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    proof: Proof | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,6 +177,7 @@ def decode_job(data: bytes) -> tuple[Job, Limits]:
             base=None if base is None else BaseFiles(base["name"], base["root"], [FileSpec(**file) for file in base["files"]]),
             table=None if table is None else Table(**{**table, "key": tuple(table["key"]), "files": tuple(table["files"])}),
             tensor_digests=job["tensor_digests"],
+            proof=None if job["proof"] is None else Proof(**job["proof"]),
         ),
         Limits(**value["limits"]),
     )

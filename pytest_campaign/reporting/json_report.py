@@ -132,6 +132,7 @@ def _deliverable(deliverable: DeliverableRecord) -> dict[str, Any]:
         "priority": deliverable.priority,
         "verdict": deliverable.verdict.value,
         "depth": deliverable.depth.label if deliverable.depth is not None else None,
+        "loader": deliverable.loader,
         "checks": [_check(result) for result in deliverable.results],
         "files": [{"path": file.path, "bytes": file.bytes, "sha256": file.sha256} for file in deliverable.files],
         "findings": [_finding(finding) for finding in deliverable.findings],

@@ -86,7 +86,7 @@ def _line(deliverable: DeliverableRecord) -> str:
     if deliverable.path is not None and deliverable.path != deliverable.id:
         facts.insert(0, deliverable.path or ".")
     if deliverable.depth is not None:
-        facts.append(f"to {deliverable.depth.label}")
+        facts.append(f"to {deliverable.depth.label}" + (f" by {deliverable.loader}" if deliverable.loader else ""))
     if deliverable.files:
         facts.append(size(sum(file.bytes for file in deliverable.files)))
     if deliverable.earlier not in (None, deliverable.verdict.value) and NOT_RUN not in {r.reason for r in deliverable.results}:

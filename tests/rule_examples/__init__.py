@@ -18,6 +18,7 @@ from pytest_campaign.campaign import Asked
 from pytest_campaign.checks import Pair
 from pytest_campaign.evidence import Files, Runner
 from pytest_campaign.findings import Finding, Level, Outcome
+from pytest_campaign.loaders import Loader
 from pytest_campaign.record import CampaignRecord, Result, Verdict, campaign_record
 from pytest_campaign.session import run_check
 
@@ -29,7 +30,8 @@ class Example:
     ``rule`` must be found (``faulty``) or must not be. ``subject`` is the deliverable with the ``verdict``. The finding
     must be of ``level`` and name ``path`` (any, if None). The last fields say under which circumstances it is checked:
     what is ``asked``, whether another copy of the plan or a baseline is given, what happens ``meanwhile`` (between the first
-    look and the checks), which torch reads, and in which ``world`` (see `test_rules`).
+    look and the checks), which torch reads, which function of `LOADERS` is the reviewer's ``loader`` for the subject, and in
+    which ``world`` (see `test_rules`).
     """
 
     rule: str
@@ -45,6 +47,7 @@ class Example:
     baseline: bool = False
     meanwhile: Callable[[Path], None] = lambda directory: None
     torch_version: str | None = None
+    loader: str | None = None
     world: str = "plain"
 
     @property
@@ -54,6 +57,7 @@ class Example:
 
 EXAMPLES: list[Example] = []
 _Write = Callable[[Written], None]
+LOADERS = Path(__file__).parents[1] / "reviewers_loaders.py"
 REVIEWER_PLAN = "reviewer/plan.json"  # beside the campaign
 BASELINE = "reviewer/report.json"
 
@@ -86,7 +90,8 @@ def judge(directory: Path, runner: Runner, example: Example | None = None) -> Ca
     report = directory.parent / BASELINE
     earlier = baseline.read(report.read_bytes(), report.name) if example and example.baseline else ()
     campaign = snapshot.campaign(snapshot.Snapshot.from_text(taken.to_text()), asked, earlier)
-    evidence = Files(campaign.inventory, runner, digest=False)
+    own = {example.subject: Loader("*", str(LOADERS), example.loader)} if example and example.subject and example.loader else {}
+    evidence = Files(campaign.inventory, runner, digest=False, loaders=own)
     if example:
         example.meanwhile(directory)
         if example.torch_version:

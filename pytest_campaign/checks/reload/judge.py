@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ... import paths
 from ...campaign import WEIGHTS, Campaign, Deliverable
@@ -12,9 +12,10 @@ from ...findings import Finding, Level, Rule
 from ...formats import formats
 from ...formats.base import Depth, Pickled, Problem, ProblemKind, Reading, Unit
 from ...inventory import FILE, SPECIAL, Entry
-from ...reload.protocol import Death, DeathKind
+from ...proved import Proved, deepened
+from ...reload.protocol import Answer, Death, DeathKind
 from ..base import Evidence
-from . import resume, rules, tensors, training_state
+from . import proof, resume, rules, tensors, training_state
 
 _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.TRUNCATED: (rules.TRUNCATED, "copy it again and compare the sizes, or take the checkpoint before"),
@@ -68,6 +69,11 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.BASE_SETTINGS: (rules.BASE_SETTINGS, "find out whether it is the base that the adapter was trained on"),
     ProblemKind.ARCHIVED_BASE: (rules.ARCHIVED_BASE, "none; give the base with --campaign-base-model to have it compared too"),
     ProblemKind.NO_SCALER: (rules.NO_SCALER, "copy it if it was written"),
+    ProblemKind.PROBE_FILE: (rules.PROBE_FILE, "copy it again, record it again, or delete reload.probe"),
+    ProblemKind.PROBE_DIFFERS: (rules.PROBE_DIFFERS, "save and record from one and the same model"),
+    ProblemKind.PROBE_OTHER_MODEL: (rules.PROBE_OTHER_MODEL, "record the probe from the model that is delivered"),
+    ProblemKind.PROBE_NOT_REPLAYED: (rules.PROBE_NOT_REPLAYED, "install or give what the message names, or a --campaign-loader"),
+    ProblemKind.LOADER: (rules.LOADER, "deliver what the class needs, or mend the loader"),
 }
 
 _DEATHS: dict[DeathKind, tuple[Rule, str]] = {
@@ -210,12 +216,12 @@ def _death(unit: Unit, death: Death) -> Finding:
     return rule.finding(death.detail, path=death.path or unit.path, observed=death.detail, remedy=remedy)
 
 
-def _asked_of(unit: Unit, units: Sequence[Unit], required: Depth) -> Depth:
-    """How deep one unit must be read for the whole to be as deep as it is required.
+def _asked_of(unit: Unit, units: Sequence[Unit], required: Depth, proved: Depth | None) -> Depth:
+    """How deep one unit must be read for the whole to be as deep as it is required. ``proved``: with a model and its values.
 
     What lies beside a model (an optimizer, the state of a random generator) has no model of its own to rebuild.
     """
-    if max(formats()[other.format].depth for other in units) < required:
+    if max([formats()[other.format].depth for other in units] + ([proved] if proved is not None else [])) < required:
         return required
     return min(required, formats()[unit.format].depth)
 
@@ -250,15 +256,19 @@ def _says_why(reading: Reading) -> bool:
     return any(_PROBLEMS[p.kind][0].level is Level.ERROR or _PROBLEMS[p.kind][0].unanswered for p in reading.problems)
 
 
-def _shallow(unit: Unit, reading: Reading, required: Depth) -> Iterator[Finding]:
-    """A reading that stopped early says so, unless one of its problems already says why."""
-    if reading.depth is not None and reading.depth >= required:
+def _shallow(unit: Unit, reading: Reading, depth: Depth | None, required: Depth) -> Iterator[Finding]:
+    """A unit that was not read deeply enough, unless a problem of its reading already says why."""
+    if depth is not None and depth >= required:
         return
     if _says_why(reading):
         return
-    reached = reading.depth.label if reading.depth is not None else "nothing"
-    yield rules.DEPTH.finding(
-        f"{reading.format}: reloaded to {reached}, {required.label} is asked", path=unit.path, observed=reached,
+    reached = depth.label if depth is not None else "nothing"
+    yield _not_deep_enough(unit, reading.format, reached, required)
+
+
+def _not_deep_enough(unit: Unit, what: str, reached: str, required: Depth) -> Finding:
+    return rules.DEPTH.finding(
+        f"{what}: reloaded to {reached}, {required.label} is asked", path=unit.path, observed=reached,
         expected=required.label, remedy="lower the depth that is asked, or install what it needs")
 
 
@@ -277,12 +287,25 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
     """Findings about one deliverable, from what a fresh process learned when it read its checkpoints."""
     units = campaign.units_of(deliverable)
     if not units:
-        yield _nothing_recognised(campaign, deliverable, evidence)
+        yield from _unknown_content(campaign, deliverable, evidence)
         return
     yield from _format(deliverable, units)
     yield from _old_torch(units, evidence.torch_version)
-    required = required_depth(campaign, deliverable)
     answer = evidence.reload(campaign, deliverable)
+    found = [*_of_readings(campaign, deliverable, units, answer),
+             *tensors.check(deliverable, units, answer.readings, _says_why)]
+    yield from found
+    proved: Proved | None = None
+    if not any(finding.level is Level.ERROR for finding in found) and not any(answer.deaths):
+        findings, proved = _proof(campaign, deliverable, dict(zip(units, answer.readings, strict=True)), evidence)
+        yield from findings
+    yield from _too_shallow(campaign, deliverable, units, answer, proved)
+    yield from training_state.no_model(campaign, deliverable, units, answer.readings)
+    yield from resume.check(campaign, deliverable, units, answer.readings)
+
+
+def _of_readings(campaign: Campaign, deliverable: Deliverable, units: Sequence[Unit], answer: Answer) -> Iterator[Finding]:
+    """What the readings and the deaths mean."""
     holds = deliverable.place is None or any(reading.tensors for reading in answer.readings if reading is not None)
     for unit, reading, death in zip(units, answer.readings, answer.deaths, strict=True):
         if not _is_meant_to_have_weights(unit, deliverable, units):
@@ -298,9 +321,47 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
                     eased = aside and training_state.eased(problem.kind)
                     yield _problem(problem, Level.WARNING if eased else resume.level(problem, reading, deliverable))
             yield from training_state.ranks(unit, reading, campaign, deliverable, aside)
-            yield from _shallow(unit, reading, _asked_of(unit, units, required))
         if death is not None:
             yield _death(unit, death)
-    yield from tensors.check(deliverable, units, answer.readings, _says_why)
-    yield from training_state.no_model(campaign, deliverable, units, answer.readings)
-    yield from resume.check(campaign, deliverable, units, answer.readings)
+
+
+def _too_shallow(campaign: Campaign, deliverable: Deliverable, units: Sequence[Unit], answer: Answer,
+                 proved: Proved | None) -> Iterator[Finding]:
+    """The units that were not read as deeply as it is asked, with what was proved taken in."""
+    required = required_depth(campaign, deliverable)
+    depths = deepened({unit: reading.depth if reading is not None else None
+                       for unit, reading in zip(units, answer.readings, strict=True)}, proved)
+    for unit, reading in zip(units, answer.readings, strict=True):
+        if reading is not None and _is_meant_to_have_weights(unit, deliverable, units):
+            asked = _asked_of(unit, units, required, proved.depth if proved is not None else None)
+            yield from _shallow(unit, reading, depths[unit], asked)
+
+
+def _unknown_content(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> Iterator[Finding]:
+    """Of content that no reader knows the reviewer's loader may know all: then it has the last word."""
+    unknown = _nothing_recognised(campaign, deliverable, evidence)
+    proved: Proved | None = None
+    findings: list[Finding] = []
+    if unknown.rule == rules.UNRECOGNISED.code:
+        findings, proved = _proof(campaign, deliverable, {}, evidence)
+    if proved is None or proved.depth is None:
+        yield unknown
+    elif (required := required_depth(campaign, deliverable)) > proved.depth:
+        yield _not_deep_enough(proved.unit, "the reviewer's loader", proved.depth.label, required)
+    yield from findings
+
+
+def _proof(campaign: Campaign, deliverable: Deliverable, units: Mapping[Unit, Reading | None],
+           evidence: Evidence) -> tuple[list[Finding], Proved | None]:
+    """What a model with its values shows, where one is asked for: the findings, and how deep that went."""
+    findings: list[Finding] = []
+    proved: Proved | None = None
+    for said in proof.wanted(campaign, deliverable, units, evidence):
+        if isinstance(said, Finding):
+            findings.append(said)
+            continue
+        proved = evidence.prove(campaign, deliverable, *said)
+        findings += [_problem(problem) for problem in proved.reading.problems] if proved.reading is not None else []
+        if proved.death is not None:
+            findings.append(proof.loader_died(proved, proved.death) or _death(proved.unit, proved.death))
+    return findings, proved

@@ -572,3 +572,59 @@ OTHER_STEP = Rule("reload.other-step", Level.ERROR, """
 
     Fix: give it the name that Lightning gave it, or deliver the checkpoint that the name means.
     """)
+PROBE_DIFFERS = Rule("reload.probe-differs", Level.ERROR, """
+    The recorded input does not give the recorded output.
+
+    The checkpoint loads and computes something else than the model that was trained. What a value may be off follows from the
+    type of the weights (float32 1e-4, float16 1e-2, bfloat16 1e-1 of the standard deviation of the recorded output) unless the
+    probe says it; that is several times what another machine, another order of sums and another attention come to.
+
+    Usual causes: weights of another run or another step; layers that were exchanged or renamed; a configuration that was
+    changed; an adapter on another base.
+
+    Fix: save the checkpoint and record the probe from one and the same model; if the difference is only a little more than what
+    is allowed, record the probe with the precision of the saved weights, or with `tolerance`.
+    """, at_source=True)
+PROBE_OTHER_MODEL = Rule("reload.probe-other-model", Level.ERROR, """
+    The model that was reloaded does not take the recorded input, or has not the recorded outputs.
+
+    Usual causes: the probe of another model; a probe that was recorded from a wrapper with arguments of its own.
+
+    Fix: record the probe from the model that is delivered, or give a loader that returns the wrapper.
+    """, at_source=True)
+PROBE_FILE = Rule("reload.probe-file", Level.ERROR, """
+    The manifest names a probe, and the file is absent or is none.
+
+    A probe is what `pytest_campaign.proof.record` writes, of at most 64 MiB and with a tolerance of at most one standard
+    deviation.
+
+    Usual causes: the file was not copied; another file is named.
+
+    Fix: copy the file, record it again, or delete `reload.probe`.
+    """)
+PROBE_NOT_REPLAYED = Rule("reload.probe-not-replayed", Level.WARNING, """
+    A recorded input could not be given to the model here.
+
+    A library or the base model is not at hand, or the model does not run on this machine.
+
+    Fix: install or give what the message names (`--campaign-base-model`), or load the model with a loader of your own
+    (`--campaign-loader`).
+    """, unanswered=True)
+PROBE_SKIPPED = Rule("reload.probe-skipped", Level.WARNING, """
+    A recorded input was not given to the model, because whoever checks asked for less.
+
+    The class of a home-made model is known to nobody but its author, so its probe needs a loader of the reviewer's own. And
+    with `--campaign-max-depth` nothing deeper is tried. Where the depth `probe` is asked the deliverable stays unverified.
+
+    Fix: give a loader (`--campaign-loader`), or leave `--campaign-max-depth` out.
+    """)
+LOADER = Rule("reload.loader-failed", Level.ERROR, """
+    The reviewer's own loader raised, or returned no model with its values.
+
+    It was given with `--campaign-loader` or by a plugin. Every parameter of what it returns must have values.
+
+    Usual causes: tensors that the class does not expect, or that are missing; a loader for another format; a mistake in the
+    loader.
+
+    Fix: deliver what the class needs, or mend the loader.
+    """)
