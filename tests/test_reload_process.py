@@ -1,7 +1,7 @@
 """The fresh process: whatever a reader does to it, each unit gets its reading or its death, and nothing is left behind."""
 
-import contextlib
 import dataclasses
+import functools
 import importlib.util
 import json
 import os
@@ -15,50 +15,27 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import toy_reloads
+from toy_reloads import death, reloading, said, toy_job
 
-import pytest_campaign
 from pytest_campaign.formats.base import Depth, Reading, Unit, to_json
 from pytest_campaign.reload import limits
 from pytest_campaign.reload.answers import Answers
 from pytest_campaign.reload.client import Reloader
-from pytest_campaign.reload.protocol import Answer, Death, DeathKind, FileSpec, Job, Limits, Progress
+from pytest_campaign.reload.confinement import IsolationLevel
+from pytest_campaign.reload.protocol import DeathKind, FileSpec, Job, Limits, Progress
 
-PATIENT = Limits(timeout=30.0, memory=2**27, threads=3)
 IMPATIENT = Limits(timeout=0.5, memory=2**27, threads=3)
-TOY = Path(__file__).with_name("toy_format.py")
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a copy of the package whose only format is the toy."""
-    folder = tmp_path_factory.mktemp("package")
-    original = Path(pytest_campaign.__file__).parent
-    shutil.copytree(original, folder / "pytest_campaign", ignore=shutil.ignore_patterns("__pycache__", "formats"))
-    (folder / "pytest_campaign/formats").mkdir()
-    for file in (original / "formats/__init__.py", original / "formats/base.py", TOY):
-        shutil.copy(file, folder / "pytest_campaign/formats")
-    return folder
+    return toy_reloads.package(tmp_path_factory.mktemp("package"))
 
 
 @pytest.fixture(scope="module")
-def light(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with stand-ins for the libraries, for questions about processes only: torch takes seconds to import."""
-    folder = tmp_path_factory.mktemp("light")
-    shutil.copytree(package, folder, dirs_exist_ok=True)
-    (folder / "torch.py").touch()
-    (folder / "safetensors.py").touch()
-    return folder
-
-
-@contextlib.contextmanager
-def reloading(package: Path, bounds: Limits = PATIENT, **options) -> Iterator[Reloader]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [str(package), "", "relative", *sys.path])
-        patch.setenv("SECRET_TOKEN", "hunter2")
-        reloader = Reloader(bounds, **options)
-        reloader.start()
-    with reloader:
-        yield reloader
+def light(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toy_reloads.light_package(tmp_path_factory.mktemp("light"))
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +56,13 @@ def impatient(light: Path) -> Iterator[Reloader]:
         yield reloader
 
 
+@pytest.fixture(scope="module")
+def basic(light: Path) -> Iterator[Reloader]:
+    """Where the kernel refuses nothing."""
+    with reloading(light, level=IsolationLevel.BASIC) as reloader:
+        yield reloader
+
+
 @pytest.fixture(params=["forking", "spawning"])
 def reloader(request: pytest.FixtureRequest) -> Reloader:
     return request.getfixturevalue(request.param)
@@ -86,32 +70,7 @@ def reloader(request: pytest.FixtureRequest) -> Reloader:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Callable[..., Job]:
-    def make(*actions: str, **options) -> Job:
-        files = []
-        for number, action in enumerate(actions):
-            name = f"{number}.toy"
-            path = tmp_path / name
-            path.write_text(action)
-            status = path.stat()
-            files.append(FileSpec(name, name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
-        return Job(str(tmp_path), [Unit("toy", file.path, (file.path,)) for file in files], files, **options)
-
-    return make
-
-
-def death(answer: Answer) -> Death:
-    """The death of the only unit."""
-    assert answer.readings == [None]
-    (death,) = answer.deaths
-    assert death is not None
-    return death
-
-
-def said(answer: Answer) -> str:
-    """What the toy reader said of the only unit."""
-    assert answer.deaths == [None]
-    (reading,) = answer.readings
-    return reading.problems[0].observed
+    return functools.partial(toy_job, tmp_path)
 
 
 def gone(pid: int) -> bool:
@@ -198,7 +157,6 @@ def test_torch_computes_in_a_new_interpreter(package: Path, job: Callable[..., J
     ("forge timeout", DeathKind.NO_ANSWER, "impossible end: timeout"),
     ("forge other", DeathKind.NO_ANSWER, "'safetensors' where 'toy' was asked"),
     ("forge part", DeathKind.NO_ANSWER, "without an answer"),
-    ("rewrite", DeathKind.CHANGED, "0.toy changed while it was checked"),
     ("ask nothing", DeathKind.EXCEPTION, "nothing is no file of this job"),
 ])
 def test_every_end_is_told_apart(forking: Reloader, job: Callable[..., Job], action: str, kind: DeathKind, text: str) -> None:
@@ -253,8 +211,14 @@ def test_the_log_is_bounded_and_keeps_the_end(forking: Reloader, job: Callable[.
     assert answer.log.endswith("the last line\n")
 
 
-def test_a_process_that_left_the_session_is_found(forking: Reloader, job: Callable[..., Job]) -> None:
-    assert gone(int(said(forking.run(job("orphan")))))
+def test_a_process_that_left_the_session_is_found(basic: Reloader, job: Callable[..., Job]) -> None:
+    assert gone(int(said(basic.run(job("orphan")))))
+
+
+def test_a_file_that_is_written_to_meanwhile(basic: Reloader, job: Callable[..., Job]) -> None:
+    end = death(basic.run(job("rewrite")))
+    assert (end.kind, end.path) == (DeathKind.CHANGED, "0.toy")
+    assert "0.toy changed while it was checked" in end.detail
 
 
 def test_only_files_of_the_job_as_the_table_knows_them(forking: Reloader, job: Callable[..., Job], tmp_path: Path) -> None:
@@ -496,10 +460,3 @@ def test_default_limits_share_the_machine() -> None:
     assert alone.timeout == 120.0
     assert 0 < shared.memory < alone.memory < limits.memory_available()
     assert shared.threads >= 1
-
-
-def test_isolation_says_what_is_missing(forking: Reloader) -> None:
-    isolation = forking.isolation
-    assert isolation.level == "basic"
-    assert "memory limit" in isolation.layers
-    assert {"seccomp", "landlock", "namespaces"} <= set(isolation.missing)

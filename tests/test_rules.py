@@ -122,7 +122,7 @@ def test_every_kind_of_problem_and_of_death_has_a_rule() -> None:
 
 
 def test_a_death_rejects_if_and_only_if_its_cause_lies_in_the_files() -> None:
-    in_files = {DeathKind.EXCEPTION, DeathKind.CRASHED, DeathKind.CHANGED}
+    in_files = {DeathKind.EXCEPTION, DeathKind.CRASHED, DeathKind.CHANGED, DeathKind.OUTSIDE}
     assert {kind for kind, (rule, _) in judge._DEATHS.items() if rule.level is Level.ERROR} == in_files
     assert {kind for kind, (rule, _) in judge._DEATHS.items() if rule.unanswered} == set(DeathKind) - in_files
 

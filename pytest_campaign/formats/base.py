@@ -84,6 +84,8 @@ class ProblemKind(enum.StrEnum):
     BASE_HEADERS = "base-headers"  # archived headers of a base that cannot be used, or are those of another model
     BASE_SETTINGS = "base-settings"  # archived headers that differ from the base in settings or in the type of its tensors
     ARCHIVED_BASE = "archived-base"  # an adapter was compared with archived headers, its base is not at hand
+    OUTSIDE_NEEDED = "outside-needed"  # what failed for want of a file outside; the child finds it, not a format
+    OUTSIDE_TRIED = "outside-tried"  # such a file was looked for, and nothing failed
     NO_SCALER = "no-scaler"  # a training in half precision without the state of its scaler
     PROBE_FILE = "probe-file"  # a file with a recorded input and output that cannot be used
     PROBE_DIFFERS = "probe-differs"  # the recorded input gave another output than the recorded one

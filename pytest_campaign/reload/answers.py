@@ -13,7 +13,8 @@ from .protocol import Death, DeathKind
 LONGEST_LINE = 16 * 2**20
 _LONGEST_TEXT = 1000
 _LONGEST_NUMBER = 20  # digits: 2**64 has 20
-_SAYABLE = frozenset({DeathKind.EXCEPTION, DeathKind.CHANGED, DeathKind.MEMORY, DeathKind.UNREADABLE, DeathKind.NO_SERVER})
+_SAYABLE = frozenset({DeathKind.EXCEPTION, DeathKind.CHANGED, DeathKind.OUTSIDE, DeathKind.MEMORY, DeathKind.UNREADABLE,
+                      DeathKind.NO_SERVER})
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS})
 # What Rust and C++ print before they abort for want of memory.
 _OUT_OF_MEMORY = ("memory allocation of", "std::bad_alloc")

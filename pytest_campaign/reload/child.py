@@ -22,18 +22,19 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NoReturn, cast
 
 from ..formats import formats
 from ..formats.base import BaseSource, Depth, Reading, Source, Unit, to_json
 from ..inventory import Changed, identity, open_file
-from . import limits, parquet_rows
+from . import confinement, limits, outside, parquet_rows, reach
 from .protocol import LOADED, Death, DeathKind, FileSpec, Job, Limits, decode_job
 
 _LIBRARIES = ("torch", "safetensors")
 _PROGRESS_SECONDS = 0.1
 _LONGEST_TEXT = 500
+_RESERVE = 4 << 20  # bytes of address space, which cost no memory
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # the table knew a regular file there
 
@@ -75,33 +76,53 @@ def main(job_descriptor: int, result: int, log: int, folder: str, parent: int) -
     os.environ["TMPDIR"] = folder
     tempfile.tempdir = None
     channel = Channel(result)
-    if (failure := preload()) is not None:
-        channel.send(_death(Death(DeathKind.NO_SERVER, failure)))
-        os._exit(0)
     with os.fdopen(job_descriptor, "rb") as file:
         file.seek(0)
         job, bounds = decode_job(file.read())
-    for name in modules_for(job):  # before the limit of memory, which is for the files
+    modules = modules_for(job)
+    reached = reach.of(job, folder, (*_LIBRARIES, *modules))
+    with _isolating(channel):
+        confinement.before_imports(bounds.layers, reached)
+    if (failure := preload()) is not None:
+        channel.send(_death(Death(DeathKind.NO_SERVER, failure)))
+        os._exit(0)
+    for name in modules:  # before the limit of memory, which is for the files
         with contextlib.suppress(Exception):
             importlib.import_module(name)
     prover = _prover(job)  # the reviewer's code too
     limits.restrict(bounds.memory)
+    with _isolating(channel):
+        confinement.after_imports(bounds.layers)
+    watch = outside.Watch(reached)
+    sys.addaudithook(watch)
     channel.send(_line({"ready": True}))
     for unit in job.units:
-        if not attempt(unit, job, bounds, channel, prover):
+        if not attempt(unit, job, bounds, channel, watch, prover):
             break
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
-def attempt(unit: Unit, job: Job, bounds: Limits, channel: Channel,
+@contextlib.contextmanager
+def _isolating(channel: Channel) -> Iterator[None]:
+    """End the process when a layer of isolation that is to be had cannot be put into force: it reads with all of them or not."""
+    try:
+        yield
+    except OSError as error:
+        channel.send(_death(Death(DeathKind.NO_SERVER, f"the fresh process could not be isolated: {_text(error)}")))
+        os._exit(0)
+
+
+def attempt(unit: Unit, job: Job, bounds: Limits, channel: Channel, watch: outside.Watch,
             prover: Callable[[Unit, Source], Reading] | None = None) -> bool:
     """Read one unit and say what came of it; whether it was a reading. ``prover`` is the reader of a job with a proof."""
     if (failure := _lacking(unit, job)) is not None:
         channel.send(_death(Death(DeathKind.NO_SERVER, failure)))
         return False
     source = JobSource(job, bounds, channel)
+    watch.paths.clear()
+    reserve = bytearray(_RESERVE)
     try:
         if job.table is not None:
             reading = parquet_rows.read(unit, source, job.table, lambda text: channel.send(_line({"rows": text})))
@@ -112,10 +133,11 @@ def attempt(unit: Unit, job: Job, bounds: Limits, channel: Channel,
             if job.tensor_digests:
                 reading = _compared(reading, job.tensor_digests, source)
         source.close()
-        line = _line({"reading": to_json(reading)})
+        line = _line({"reading": to_json(outside.judged(reading, unit.path, watch.paths, watch.reach))})
     except BaseException as error:  # whatever a reader or a library raises is an answer
+        del reserve  # where the memory is full down to the last byte the following needs some
         traceback.clear_frames(error.__traceback__)  # gives back what filled the memory
-        channel.send(_death(judge(error, bounds)))
+        channel.send(_death(judge(error, bounds, watch.reach)))
         return False
     channel.send(line)
     return True
@@ -149,7 +171,7 @@ def _lacking(unit: Unit, job: Job) -> str | None:
     return None
 
 
-def judge(error: BaseException, bounds: Limits) -> Death:
+def judge(error: BaseException, bounds: Limits, reached: reach.Reach) -> Death:
     """The death that an exception stands for."""
     text = _text(error)
     if isinstance(error, _OpenError):
@@ -159,6 +181,8 @@ def judge(error: BaseException, bounds: Limits) -> Death:
         return Death(DeathKind.CHANGED, error.strerror or str(error), error.path if isinstance(error, _ChangedFile) else "")
     if limits.ran_out_of_memory(error):
         return Death(DeathKind.MEMORY, f"the limit of {bounds.memory / 2**20:.3g} MiB was reached: {text}")
+    if (path := outside.needed(error, text, reached)) is not None:
+        return Death(DeathKind.OUTSIDE, f"it cannot be loaded without {path[:_LONGEST_TEXT]}, a file or folder outside ({text})")
     if isinstance(error, OSError) and error.errno is not None:
         return Death(DeathKind.UNREADABLE, text)
     return Death(DeathKind.EXCEPTION, text)
@@ -210,10 +234,19 @@ class JobSource:
         except Changed:
             raise _ChangedFile(path) from None
         except OSError as error:
+            if error.errno == errno.EACCES and self._is_another(spec):  # no other file may be read
+                raise _ChangedFile(path) from None
             raise _OpenError(error, path) from None
         file = _WatchedFile(descriptor, spec)
         self._opened.append(file)
         return cast(BinaryIO, file)
+
+    def _is_another(self, spec: FileSpec) -> bool:
+        """Whether something else lies where a file was."""
+        try:
+            return identity(os.lstat(os.path.join(self._root, spec.target))) != _expected(spec)
+        except OSError:
+            return True
 
     def size(self, path: str) -> int:
         return self._spec(path).size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import selectors
 import sys
@@ -13,9 +14,10 @@ from types import TracebackType
 from typing import Self
 
 from ..formats.base import Reading
-from . import interpreter, server
+from . import confinement, interpreter, server
 from . import limits as machine
 from .answers import Answers, ended
+from .confinement import IsolationLevel
 from .protocol import Answer, Death, DeathKind, Isolation, Job, Limits, Progress, encode_job
 from .remote import END, STARTUP, Server
 
@@ -27,7 +29,6 @@ _LAST_CHUNKS = 32  # a pipe holds at most 1 MiB (pipe(7)); more can only come fr
 _LAYERS = ("fresh process", "isolated interpreter", "filtered module path", "scrubbed environment", "closed descriptors",
            "own session", "time limit", "no core dumps")
 _LINUX_LAYERS = ("memory limit", "ends with its parent")
-_NOT_AT_THIS_LEVEL = ("seccomp", "landlock", "namespaces")
 
 
 class Reloader:
@@ -36,25 +37,35 @@ class Reloader:
     ``exclude`` are directories from which the fresh process must import nothing: the checked ones; the rest of the
     module search path is taken over as it is at this moment. In mode "fork" a server imports torch once and forks a
     child for each attempt; in mode "spawn" (the default where fork is not safe: everywhere but on Linux) each child
-    is a new interpreter. A context manager: `close` ends all processes and removes their files.
+    is a new interpreter. The isolation is the highest that this machine gives, unless a lower ``level`` is given. A context
+    manager: `close` ends all processes and removes their files.
     """
 
-    def __init__(self, limits: Limits, exclude: Sequence[str] = (), mode: server.Mode | None = None) -> None:
+    def __init__(self, limits: Limits, exclude: Sequence[str] = (), mode: server.Mode | None = None,
+                 level: IsolationLevel = IsolationLevel.ISOLATED) -> None:
         self._limits = limits
         self._exclude = tuple(exclude)
         self._search_path = interpreter.search_path(exclude)
         self._mode: server.Mode = mode or ("fork" if sys.platform == "linux" else "spawn")
+        self._level = level
         self._server: Server | None = None
         self._failure: str | None = None
 
-    @property
+    @functools.cached_property
     def isolation(self) -> Isolation:
-        """What separates the reload from this process and this machine."""
+        """What separates the reload from this process and this machine: each child has exactly that or reads nothing.
+
+        Found out on first demand, by a short-lived process.
+        """
+        layers, missing = confinement.available(self._search_path, self._exclude)
+        wanted = confinement.layers_of(self._level)
+        missing = {**missing, **{layer: "it is not wanted" for layer in layers if layer not in wanted}}
+        layers = [layer for layer in layers if layer in wanted]
         linux = sys.platform == "linux"
         return Isolation(
-            level="basic",
-            layers=(*_LAYERS, *(_LINUX_LAYERS if linux else ())),
-            missing=(*_NOT_AT_THIS_LEVEL, *(() if linux else _LINUX_LAYERS)),
+            level=confinement.level_of(layers).label,
+            layers=(*_LAYERS, *(_LINUX_LAYERS if linux else ()), *layers),
+            missing={**missing, **({} if linux else dict.fromkeys(_LINUX_LAYERS, "it needs Linux"))},
         )
 
     def start(self) -> None:
@@ -85,7 +96,8 @@ class Reloader:
                 outcomes += [Death(DeathKind.NO_SERVER, self._failure or "")] * (len(job.units) - len(outcomes))
                 break
             rest = dataclasses.replace(job, units=job.units[len(outcomes):])
-            attempt = _Attempt(running, rest, self._limits, progress, rows)
+            limits = dataclasses.replace(self._limits, layers=self.isolation.layers)
+            attempt = _Attempt(running, rest, limits, progress, rows)
             try:
                 outcomes += attempt.run()
             except BaseException:

@@ -96,19 +96,24 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """``timeout``: seconds without progress; ``memory``: bytes above what the imports need; ``threads``: readers."""
+    """``timeout``: seconds without progress; ``memory``: bytes above what the imports need; ``threads``: readers.
+
+    ``layers`` of isolation (see `confinement`) are put into force; whoever runs the jobs fills them in.
+    """
 
     timeout: float
     memory: int
     threads: int
+    layers: Sequence[str] = ()
 
 
 class DeathKind(enum.StrEnum):
-    """Why a unit has no reading. The first three lie in the files, the others in the checking machine."""
+    """Why a unit has no reading. The first four lie in the files, the others in the checking machine."""
 
     EXCEPTION = "exception"  # the reader or the library raised
     CRASHED = "crashed"  # SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP while it read the files
     CHANGED = "changed"  # the file is not, or no longer, the one of the file table
+    OUTSIDE = "outside"  # for want of a file outside of what the job may read
     TIMEOUT = "timeout"
     MEMORY = "memory"
     KILLED = "killed"  # SIGKILL, SIGTERM ... that we did not send
@@ -150,11 +155,11 @@ class Progress:
 
 @dataclasses.dataclass(frozen=True)
 class Isolation:
-    """What separates the reload from this process and this machine; ``missing`` are layers that could not be had."""
+    """What separates the reload from this process and this machine; ``missing`` are layers that could not be had, and why."""
 
     level: str
     layers: Sequence[str]
-    missing: Sequence[str]
+    missing: Mapping[str, str]
 
 
 def encode_job(job: Job, limits: Limits) -> bytes:

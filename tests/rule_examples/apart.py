@@ -17,8 +17,10 @@ import pytest_campaign
 
 WORLDS = ("unprivileged", "toys")
 FORMAT = '''
+import contextlib
 import ctypes
 import os
+import tempfile
 import time
 
 from .base import Depth, FileFacts, Format, Problem, ProblemKind, Reading
@@ -37,6 +39,20 @@ def read(unit, source):
         time.sleep(1000)
     if word == "hog":
         bytearray(1 << 34)
+    if word == "need":
+        open("/scratch/job-4711/tokenizer.json").close()
+    if word == "look":
+        with contextlib.suppress(FileNotFoundError):
+            open("/scratch/job-4711/tokenizer.json").close()
+    if word == "look about":
+        for place in ("/proc/self/status", "/proc/cpuinfo", "/dev/null", "/etc/localtime", ctypes.__file__):
+            with contextlib.suppress(FileNotFoundError):
+                open(place, "rb").close()
+        os.stat("/etc/passwd")
+        with contextlib.suppress(OSError):
+            open(os.path.expanduser("~/.config/library.toml")).close()
+        with tempfile.TemporaryFile() as scratch:
+            scratch.write(b"my own")
     kinds = [ProblemKind.EXECUTABLE] if word == "executable" else []
     problems = [Problem(kind, unit.path, "a program", "data") for kind in kinds]
     return Reading("toy", source.depth, [FileFacts(unit.path, source.size(unit.path))], problems, tensors=1)

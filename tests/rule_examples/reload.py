@@ -497,6 +497,21 @@ with_a_toy("reload.time-limit", "hang")
 with_a_toy("reload.memory-limit", "hog")
 
 
+@faulty("reload.outside-file", "control/toy", TOY, world="toys")
+def what_needs_a_file_of_another_machine(made: Written) -> None:
+    toy(made, "need")
+
+
+@faulty("reload.outside-file", "control/toy", TOY, world="toys", level=Level.WARNING)
+def what_goes_on_without_such_a_file(made: Written) -> None:
+    toy(made, "look")
+
+
+@sound("reload.outside-file", "control/toy", world="toys")
+def what_every_library_looks_at(made: Written) -> None:
+    toy(made, "look about")
+
+
 @faulty("check.raised", "control/raising", world="toys", path=None)
 def a_check_that_raises(made: Written) -> None:
     toy(made, "fine", "control/raising")

@@ -17,6 +17,8 @@ from ...reload.protocol import Answer, Death, DeathKind
 from ..base import Evidence
 from . import proof, resume, rules, tensors, training_state
 
+_INTO_THE_FOLDER = "copy what it names into the deliverable, and name it there by a relative path or by its name on the Hub"
+
 _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.TRUNCATED: (rules.TRUNCATED, "copy it again and compare the sizes, or take the checkpoint before"),
     ProblemKind.TRAILING: (rules.TRAILING, "copy or save it again"),
@@ -68,6 +70,8 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
         rules.BASE_HEADERS, "find out on which base it was trained, and archive the headers of that one again"),
     ProblemKind.BASE_SETTINGS: (rules.BASE_SETTINGS, "find out whether it is the base that the adapter was trained on"),
     ProblemKind.ARCHIVED_BASE: (rules.ARCHIVED_BASE, "none; give the base with --campaign-base-model to have it compared too"),
+    ProblemKind.OUTSIDE_NEEDED: (rules.OUTSIDE_FILE, _INTO_THE_FOLDER),
+    ProblemKind.OUTSIDE_TRIED: (rules.OUTSIDE_FILE, _INTO_THE_FOLDER),
     ProblemKind.NO_SCALER: (rules.NO_SCALER, "copy it if it was written"),
     ProblemKind.PROBE_FILE: (rules.PROBE_FILE, "copy it again, record it again, or delete reload.probe"),
     ProblemKind.PROBE_DIFFERS: (rules.PROBE_DIFFERS, "save and record from one and the same model"),
@@ -80,6 +84,7 @@ _DEATHS: dict[DeathKind, tuple[Rule, str]] = {
     DeathKind.EXCEPTION: (rules.FAILED, "copy or save it again"),
     DeathKind.CRASHED: (rules.CRASHED, "copy or save it again; do not load it in a process that matters"),
     DeathKind.CHANGED: (rules.CHANGED, "wait until everything is written, and run the check again"),
+    DeathKind.OUTSIDE: (rules.OUTSIDE_FILE, _INTO_THE_FOLDER),
     DeathKind.TIMEOUT: (rules.TIME_LIMIT, "copy it to a local disk, or raise --campaign-timeout"),
     DeathKind.MEMORY: (rules.MEMORY_LIMIT, "raise --campaign-memory"),
     DeathKind.KILLED: (rules.KILLED, "free memory, and run the check again"),
@@ -315,6 +320,8 @@ def _of_readings(campaign: Campaign, deliverable: Deliverable, units: Sequence[U
             for problem in reading.problems:
                 if problem.kind is ProblemKind.UNTRAINED:
                     yield from _untrained(problem, campaign, deliverable)
+                elif problem.kind is ProblemKind.OUTSIDE_TRIED:
+                    yield _problem(problem, Level.WARNING)
                 elif problem.kind is ProblemKind.UNFINISHED:
                     yield _unfinished(problem, units)
                 elif not _rightly_without_tensors(problem, unit, deliverable, holds):

@@ -628,3 +628,14 @@ LOADER = Rule("reload.loader-failed", Level.ERROR, """
 
     Fix: deliver what the class needs, or mend the loader.
     """)
+OUTSIDE_FILE = Rule("reload.outside-file", Level.ERROR, """
+    Loading needs a file outside of the deliverable, of its base and of the Python installation.
+
+    What loads here because of a file of this machine loads nowhere else. The fresh process sees which files are opened and is
+    refused those outside. A warning where loading only looked for the file and went on without it.
+
+    Usual causes: a path of the machine where it was trained in a configuration, such as a backbone or a tokenizer that lies in
+    another folder.
+
+    Fix: copy what the message names into the deliverable, and name it by a path relative to it or by its name on the Hub.
+    """, at_source=True)
