@@ -43,6 +43,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                     help="Memory limit of a reload, for instance 8GiB (default: half of what is available).")
     group.addoption("--campaign-jobs", metavar="N", dest="campaign_jobs",
                     help="Reader threads of a reload (default: one for each core).")
+    group.addoption("--campaign-isolation", metavar="LEVEL", dest="campaign_isolation",
+                    help="Refuse to start where a reload would have less isolation: basic, filtered, confined or isolated.")
     settings: tuple[tuple[str, Literal["string", "float", "int", "linelist"], str], ...] = (
         ("plan", "string", "The reviewer's own copy of the plan, relative to the ini file."),
         ("max_depth", "string", "As --campaign-max-depth."),
@@ -54,6 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("timeout", "float", "As --campaign-timeout."),
         ("memory", "string", "As --campaign-memory."),
         ("jobs", "int", "As --campaign-jobs."),
+        ("isolation", "string", "As --campaign-isolation."),
     )
     for name, kind, text in settings:
         parser.addini(f"campaign_{name}", text, type=kind, default=None)

@@ -17,6 +17,7 @@ from .checks.manifest import ABSENT
 from .findings import Finding, Level, Outcome, outcome
 from .formats.base import Depth, FileFacts
 from .ledger import Budget, Cost
+from .reload.protocol import Isolation
 from .schedule import Comparison, Schedule, Use
 
 REPORT_VERSION = 1
@@ -163,12 +164,15 @@ class CampaignRecord:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """Everything that a session found. ``complete`` is false until the session has ended in good order."""
+    """Everything that a session found. ``complete`` is false until the session has ended in good order.
+
+    ``isolation`` is that of the reloads, None where there was nothing to reload.
+    """
 
     complete: bool
     tool: Mapping[str, Any]
     environment: Mapping[str, str]
-    isolation: Mapping[str, Any]
+    isolation: Isolation | None
     started: str
     seconds: float
     campaigns: Sequence[CampaignRecord]

@@ -29,12 +29,14 @@ from .loaders import Loader
 from .progress import ProgressLine
 from .record import CampaignRecord, Record, Result, campaign_record
 from .reload.client import Reloader
+from .reload.confinement import shortfall
 from .reporting import terminal
 from .search_path import is_inside
 from .snapshot import Snapshot
 from .text import number, shown
 
 _INPUT = "campaign_snapshots"
+_TABLES = "data"  # the check whose tables of records are read in the fresh process too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +95,8 @@ class Session:
         self._selection = config.stash[SELECTION]
         self._is_worker = hasattr(config, "workerinput")
         self._reloader = Reloader(chosen.limits, [str(path) for path in snapshots])
+        if chosen.isolation and not self._is_worker and (why := shortfall(chosen.isolation, self._reloader.isolation)):
+            raise pytest.UsageError(f"--campaign-isolation: {why}")
         self._progress = ProgressLine(config)
         self._hooks: dict[Path, Hooks] = {}
         self._results: dict[tuple[Path, Pair], Result] = {}
@@ -254,6 +258,11 @@ class Session:
             session.testsfailed += 1  # here rather than in sessionfinish: the summary then knows the exit status
         return result
 
+    def _reloads(self) -> bool:
+        """Whether something that is read in the fresh process was selected: weights, or records that may be tables."""
+        return any(pair.check == _TABLES or (pair.check == RELOAD and self._weights(directory, pair))
+                   for directory, pair in self._selected)
+
     def _weights(self, directory: Path, pair: Pair) -> bool:
         campaign = self._subjects[directory].campaign
         return pair.deliverable is not None and bool(campaign.units_of(campaign.by_id[pair.deliverable]))
@@ -287,7 +296,7 @@ class Session:
         return self._judged
 
     def _record(self, *, complete: bool, campaigns: bool = True) -> Record:
-        isolation = self._reloader.isolation
+        isolation = self._reloader.isolation if self._reloads() else None
         started = datetime.datetime.fromtimestamp(self._started, datetime.UTC)
         versions = {name: version(name) or "not installed" for name in ("pytest", "torch", "safetensors")}
         return Record(
@@ -295,7 +304,7 @@ class Session:
             tool={"version": __version__,
                   "rules": [{"code": r.code, "level": r.level.value, "title": r.title} for r in checks.all_rules().values()]},
             environment={"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"} | versions,
-            isolation={"level": isolation.level, "layers": list(isolation.layers), "missing": list(isolation.missing)},
+            isolation=isolation,
             started=started.isoformat(timespec="seconds").replace("+00:00", "Z"),
             seconds=round(time.time() - self._started, 3),
             campaigns=self._campaigns() if campaigns else [],

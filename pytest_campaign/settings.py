@@ -16,6 +16,7 @@ from .base_lookup import Given
 from .campaign import Asked, Earlier, Gate
 from .formats.base import Depth
 from .loaders import Loader
+from .reload.confinement import IsolationLevel
 from .reload.limits import default_limits
 from .reload.protocol import Limits
 
@@ -37,6 +38,7 @@ class Settings:
     """What was asked of this session. ``plan`` and ``reports`` are absolute; ``base_models`` are the places that were given.
 
     ``baseline`` are the campaigns of an earlier report; empty when none was given. ``loaders`` are the reviewer's own.
+    ``isolation`` is the least that a reload must have.
     """
 
     plan: Path | None
@@ -46,6 +48,7 @@ class Settings:
     base_models: tuple[Given, ...]
     baseline: tuple[Earlier, ...] = ()
     loaders: Loaders = Loaders()
+    isolation: IsolationLevel = IsolationLevel.BASIC
 
 
 def parse_size(text: str) -> int:
@@ -117,6 +120,7 @@ def read(config: pytest.Config, workers: int) -> Settings:
         base_models=base_models(config),
         baseline=_setting(config, "baseline", _report(cwd), _report(beside)) or (),
         loaders=_loaders(config),
+        isolation=_setting(config, "isolation", IsolationLevel.parse) or IsolationLevel.BASIC,
     )
 
 

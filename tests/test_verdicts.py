@@ -149,7 +149,7 @@ def test_verdict(tmp_path: Path, write: Callable[[Written], None], outcomes: dic
 
 
 def accepts(*records: CampaignRecord) -> bool:
-    return Record(True, {}, {}, {}, "2026-03-02T08:00:00Z", 1.0, records).accepted
+    return Record(True, {}, {}, None, "2026-03-02T08:00:00Z", 1.0, records).accepted
 
 
 def test_a_session_accepts_what_all_its_campaigns_accept(tmp_path: Path) -> None:

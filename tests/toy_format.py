@@ -1,10 +1,15 @@
 """A format whose files say what their reader does. Tests put it among the formats of a copy of the package."""
 
 import ctypes
+import errno
+import fcntl
+import functools
+import importlib
 import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -170,6 +175,131 @@ def ask(argument, source, file):
         return other.read().decode()
 
 
+def outcome(action):
+    try:
+        result = action()
+    except OSError as error:
+        return errno.errorcode.get(error.errno, str(error))
+    return "done" if result is None else result
+
+
+def system(function, *arguments):
+    """Call the C library, past everything that Python watches."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, function)(*arguments) < 0:
+        raise OSError(ctypes.get_errno(), function)
+
+
+def thread_kill():
+    signal.signal(signal.SIGUSR1, lambda number, frame: None)
+    signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+
+def started_thread():
+    thread = threading.Thread(target=time.sleep, args=(0,))
+    thread.start()
+    thread.join()
+
+
+def scratch():
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder, "sub")
+        place.mkdir()
+        Path(place, "a").write_text("x")
+        Path(place, "a").rename(Path(place, "b"))
+        Path(folder, "c").symlink_to("sub/b")
+        assert Path(folder, "c").read_text() == "x"
+
+
+def attempts(argument, source, file):
+    """What comes of each of the things that a reader has no business with, and of those that it has."""
+    outside, campaign, other, with_paths = json.loads(argument)
+    home, own = os.environ["HOME"], os.readlink(f"/proc/self/fd/{file.fileno()}")
+    open_ = functools.partial(system, "open")
+    parent = os.getppid()
+    forbidden = {
+        "connect": lambda: socket.create_connection(("127.0.0.1", 9), 1).close(),
+        "datagram": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close(),
+        "unix socket": lambda: socket.socket(socket.AF_UNIX).close(),
+        "pair of sockets": lambda: socket.socketpair()[0].close(),
+        "fork": lambda: os._exit(0) if os.fork() == 0 else None,
+        "program": lambda: subprocess.run(["/bin/true"]) and None,
+        "exec": lambda: os.execv("/nonexistent/program", ["x"]),
+        "kill parent": lambda: os.kill(parent, 0),
+        "kill group": lambda: os.kill(0, 0),
+        "kill everybody": lambda: os.kill(-1, 0),
+        "signal of the parent's thread": lambda: system("tgkill", parent, parent, 0),
+        "signal by a pipe": lambda: fcntl.fcntl(1, fcntl.F_SETOWN, parent),
+        "trace": lambda: system("ptrace", 16, parent, None, None),
+        "limits of the parent": lambda: resource.prlimit(parent, resource.RLIMIT_CORE, (0, 0)) and None,
+        "namespace": lambda: system("unshare", 0x40000000),
+        "mount": lambda: system("mount", b"none", b"/mnt", b"tmpfs", 0, None),
+        "shared memory": lambda: system("shmget", 4711, 4096, 0o1600),
+        "chmod": lambda: os.chmod(own, 0o777),
+        "chmod by descriptor": lambda: os.fchmod(file.fileno(), 0o777),
+        "times": lambda: os.utime(file.fileno(), ns=(0, 0)),
+        "attribute": lambda: os.setxattr(own, "user.mark", b"x"),
+        "more rights": lambda: os.setuid(12345) if os.getuid() == 0 else os.setuid(0),
+    }
+    by_path = {
+        "read passwd": lambda: open_(b"/etc/passwd", 0),
+        "read outside": lambda: open_(os.fsencode(outside), 0),
+        "read another deliverable": lambda: open_(os.fsencode(other), 0),
+        "list the campaign": lambda: os.listdir(campaign) and None,
+        "write the checkpoint": lambda: open_(os.fsencode(own), os.O_WRONLY),
+        "cut the checkpoint": lambda: system("truncate", os.fsencode(own), ctypes.c_long(0)),
+        "delete the checkpoint": lambda: os.unlink(own),
+        "move the checkpoint": lambda: os.rename(own, own + "2"),
+        "link to the checkpoint": lambda: os.link(own, os.environ["TMPDIR"] + "/link"),
+        "new file in the campaign": lambda: open_(os.fsencode(campaign + "/new"), os.O_WRONLY | os.O_CREAT, 0o600),
+        "new folder in the campaign": lambda: os.mkdir(campaign + "/folder"),
+        "new file at home": lambda: open_(os.fsencode(home + "/new"), os.O_WRONLY | os.O_CREAT, 0o600),
+        "new file in the temporary folder": lambda: open_(b"/tmp/new-file-of-a-toy", os.O_WRONLY | os.O_CREAT, 0o600),
+        "way round by /proc": lambda: open_(b"/proc/self/root/etc/passwd", 0),
+        "environment of the parent": lambda: open_(f"/proc/{parent}/environ".encode(), 0),
+    }
+    harmless = {
+        "read the checkpoint again": lambda: source.open("0.toy").close(),
+        "thread": started_thread,
+        "signal to oneself": lambda: os.kill(os.getpid(), 0),
+        "signal to a thread": thread_kill,
+        "scratch": scratch,
+        "null": lambda: Path("/dev/null").write_text("x") and None,
+        "random": lambda: Path("/dev/urandom").open("rb").close(),
+        "about the process": lambda: Path("/proc/self/status").read_text() and None,
+        "about the machine": lambda: Path("/proc/cpuinfo").read_text() and Path("/proc/meminfo").read_text() and None,
+        "zone": lambda: time.localtime() and None,
+        "module of the library": lambda: importlib.import_module("xml.dom.minidom") and None,
+        "installed module": lambda: importlib.import_module("pluggy._tracing") and None,
+        "look at a file outside": lambda: os.stat("/etc/passwd") and None,
+        "own limits": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1])),
+    }
+    networks = [line.split(":")[0].strip() for line in Path("/proc/self/net/dev").read_text().splitlines()[2:]]
+    return json.dumps({**{group: {name: outcome(action) for name, action in actions.items()} for group, actions in {
+        "forbidden": forbidden, "by path": by_path if with_paths else {}, "harmless": harmless}.items()}, "networks": networks})
+
+
+def look(argument, source, file):
+    """Open a path as a library would."""
+    with open(argument) as other:
+        other.read()
+
+
+def clone3(argument, source, file):
+    """The answer of the kernel to a call that it does not know, and to one of another binary interface."""
+    if argument == "x32":
+        system("syscall", ctypes.c_long(0x40000000 + 39))
+    return outcome(lambda: system("syscall", ctypes.c_long(435), None, ctypes.c_long(0)))
+
+
+def multiply(argument, source, file):
+    torch = sys.modules["torch"]
+    torch.set_num_threads(2)
+    total = float((torch.ones(512, 512) @ torch.ones(512, 512)).sum())
+    return json.dumps([total, len(os.listdir("/proc/self/task"))])
+
+
 ACTIONS = {function.__name__: function for function in (
-    hang, slow, stall, fail, hog, end, flood, huge, forge, rewrite, facts, compute, orphan, fine, ask)}
+    hang, slow, stall, fail, hog, end, flood, huge, forge, rewrite, facts, compute, orphan, fine, ask,
+    attempts, look, clone3, multiply)}
 FORMAT = Format("toy", Depth.TENSORS, read)

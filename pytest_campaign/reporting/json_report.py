@@ -12,6 +12,7 @@ from typing import Any
 from ..findings import Finding
 from ..ledger import Cost, Line, written
 from ..record import REPORT_VERSION, CampaignRecord, DeliverableRecord, Record, Result, Times, Verdict
+from ..reload.protocol import Isolation
 from ..schedule import Comparison, is_machine
 from .base import Report
 
@@ -29,7 +30,7 @@ def as_data(record: Record) -> dict[str, Any]:
         "tool": dict(record.tool),
         "complete": record.complete,
         "environment": dict(record.environment),
-        "isolation": dict(record.isolation),
+        "isolation": _isolation(record.isolation) if record.isolation is not None else None,
         "started": record.started,
         "seconds": record.seconds,
         "campaigns": campaigns,
@@ -37,6 +38,10 @@ def as_data(record: Record) -> dict[str, Any]:
     if len(campaigns) == 1:
         data |= {"deliverables": campaigns[0]["deliverables"], "findings": campaigns[0]["findings"]}
     return data
+
+
+def _isolation(isolation: Isolation) -> dict[str, Any]:
+    return {"level": isolation.level, "layers": list(isolation.layers), "missing": list(isolation.missing)}
 
 
 def _campaign(campaign: CampaignRecord) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 
 from ..findings import Finding, Level, Outcome
 from ..record import NOT_RUN, CampaignRecord, DeliverableRecord, Record, Verdict
+from ..reload.protocol import Isolation
 from ..text import number, shown, size
 from . import account_lines
 
@@ -36,6 +37,14 @@ def show(record: Record, reporter: pytest.TerminalReporter, cwd: Path) -> None:
         good = campaign.verdict is Verdict.ACCEPTED and not campaign.partial
         reporter.write_line(summary(campaign, cwd, complete=record.complete), bold=True,
                             **({"green": True} if good else {"yellow": True} if campaign.partial else {"red": True}))
+    if record.isolation is not None and verbose >= 0:
+        reporter.write_line(isolation_line(record.isolation))
+
+
+def isolation_line(isolation: Isolation) -> str:
+    """What separated the reloads from this machine, and what was missing."""
+    missing = "; ".join(f"{layer} ({why})" for layer, why in isolation.missing.items())
+    return f"isolation of the reloads: {isolation.level}" + (f"; missing: {shown(missing, 400)}" if missing else "")
 
 
 def _body(campaign: CampaignRecord, verbose: int) -> Iterator[tuple[str, dict[str, bool]]]:
