@@ -520,6 +520,11 @@ class Campaign:
             return own
         return clear if not deliverable.has_weights or any(not unit.hollow for unit in clear) else own
 
+    def left_out(self, deliverable: Deliverable) -> Sequence[Unit]:
+        """What was recognised in a deliverable and is no checkpoint of it: content that may be anything."""
+        read = set(self.units_of(deliverable))
+        return [unit for unit in self._units.get(self.target(deliverable) or "", ()) if unit.ambiguous and unit not in read]
+
     def files_of(self, deliverable: Deliverable) -> Mapping[str, Entry]:
         """The regular files of a deliverable by the path under which they are seen."""
         target = self.target(deliverable)

@@ -210,19 +210,27 @@ class Files:
 
         The digests of tensors that a deliverable at the same place declares are compared at once; with others it is read again.
         """
-        units = campaign.units_of(deliverable)
-        depth = _deepest(campaign)
-        wanted = tensor_digests.usable(deliverable.tensor_digests or _declared_beside(campaign, deliverable))
+        declared = tensor_digests.usable(deliverable.tensor_digests or _declared_beside(campaign, deliverable))
+        return self._read(campaign, campaign.units_of(deliverable), _deepest(campaign), self._base_files(campaign, deliverable),
+                          declared, again=bool(deliverable.tensor_digests))
+
+    def look_through(self, campaign: Campaign, deliverable: Deliverable) -> Answer:
+        """The structure of what was recognised in a deliverable and is no checkpoint of it: arrays, pickles."""
+        return self._read(campaign, campaign.left_out(deliverable), Depth.HEADER, None, {})
+
+    def _read(self, campaign: Campaign, units: Sequence[Unit], depth: Depth, base: BaseFiles | None,
+              declared: Mapping[str, str], again: bool = False) -> Answer:
+        """``again``: what was read and compared with other digests than the declared ones is read again."""
         open_units = [unit for unit in units if (unit, depth) not in self._results
-                      or (deliverable.tensor_digests and self._compared[unit, depth] != wanted)]
+                      or (again and self._compared[unit, depth] != declared)]
         seconds, log = 0.0, ""
         if open_units:
-            job = self._job(campaign, open_units, depth, self._base_files(campaign, deliverable), wanted)
+            job = self._job(campaign, open_units, depth, base, declared)
             answer = self._runner(job, self.on_progress)
             seconds, log = answer.seconds, answer.log
             for unit, reading, death in zip(open_units, answer.readings, answer.deaths, strict=True):
                 self._results[unit, depth] = reading, death
-                self._compared[unit, depth] = wanted
+                self._compared[unit, depth] = declared
                 if reading is not None:
                     self._remember(unit, reading)
         results = [self._results[unit, depth] for unit in units]

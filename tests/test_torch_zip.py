@@ -484,9 +484,14 @@ def test_foreign_containers_and_tensors(path, obj):
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_kinds_of_tensors_that_are_not_read(path):
-    for tensor in (torch.eye(3).to_sparse(), torch.eye(3).to_sparse_csr(), torch.empty(3, device="meta")):
+    for tensor in (torch.eye(3).to_sparse(), torch.eye(3).to_sparse_csr(), torch.empty(0, device="meta")):
         reading = read(save(path, {"odd": tensor, "w": torch.ones(2)}))
         assert (kinds(reading), reading.problems[0].where, reading.depth) == ([ProblemKind.UNREADABLE_KIND], "odd", Depth.HEADER)
+
+
+def test_a_tensor_that_was_saved_without_values(path):
+    problem = fault(save(path, {"lost": torch.empty(3, device="meta"), "w": torch.ones(2)}))
+    assert (problem.kind, problem.where) == (ProblemKind.OUT_OF_STORAGE, "lost")
 
 
 @pytest.mark.filterwarnings("ignore")

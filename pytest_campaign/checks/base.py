@@ -102,6 +102,10 @@ class Evidence(Protocol):
         """The reload of all the checkpoints of a deliverable in a fresh process."""
         ...
 
+    def look_through(self, campaign: Campaign, deliverable: Deliverable) -> Answer:
+        """The structure, by a fresh process, of what was recognised in a deliverable and is no checkpoint of it."""
+        ...
+
     def loader(self, campaign: Campaign, deliverable: Deliverable) -> Loader | None:
         """The reviewer's own loader for a deliverable, None where there is none."""
         ...

@@ -1,7 +1,8 @@
 """Is the deliverable there, not empty for its kind, no placeholder, and what its name says?
 
 This check may touch the file table and the first kilobyte of a file, nothing else: it costs nothing and comes
-before every reload. A new rule is a `Rule` at the top and a few lines in one of the functions below.
+before every reload. (Pickles beside the checkpoints are the exception: a fresh process looks through them.) A new
+rule is a `Rule` at the top and a few lines in one of the functions below.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from ..campaign import WEIGHTS, Campaign, Deliverable
 from ..file_names import in_tool_folder, is_checkpoint, is_records, may_be_weights, may_lack_tensors, series
 from ..findings import Finding, Level, Rule
+from ..formats.base import ProblemKind
+from ..formats.pickle_globals import keeps_code
 from ..inventory import FILE, LINK, SPECIAL, UNKNOWN, Changed, Entry
 from ..text import number, size
 from .base import DeliverableCheck, Evidence
@@ -119,6 +122,26 @@ UNREADABLE = Rule("content.unreadable", Level.WARNING, """
 
     Fix: change the permission, or run the check as the owner.
     """, unanswered=True)
+RUNS_CODE = Rule("content.runs-code", Level.ERROR, """
+    A file asks for functions that run code when it is loaded.
+
+    That is a pickle, whatever its name says, or an array of objects, which is a pickle too. It was not loaded, only
+    looked through. Where it seems to hold nothing worse than functions of the project, kept with their code by
+    cloudpickle or dill, it is a warning.
+
+    Usual causes: an object with a function in it that was pickled as it is; an attack.
+
+    Fix: do not load it; deliver data in a format that holds data only.
+    """)
+DAMAGED = Rule("content.damaged", Level.ERROR, """
+    A file that is no checkpoint by its kind is cut or damaged, as its own structure tells: an array, a pickle, HDF5.
+
+    Its name says what it is to be, and its beginning agrees.
+
+    Usual causes: the copy was interrupted; the disk was full.
+
+    Fix: copy or write the file again.
+    """, at_source=True)
 
 _MODEL_WEIGHTS = re.compile(r"(model|adapter_model|pytorch_model)[^/]*\.(safetensors|bin)")
 _MUCH = 10  # times smaller
@@ -129,13 +152,25 @@ _PERMISSION = "change its permission, or run the check as its owner"
 _MAY_BE_EMPTY = frozenset({"log", "other"})
 _OF_RECORDS = frozenset({"predictions", "metrics", "parameters", "dataset"})
 _NEVER_TENSORS = frozenset({"predictions", "metrics", "parameters", "log", "instructions"})
+_OF_ARRAYS = re.compile(r"\.(npy|npz|h5|hdf5|pkl|pickle|joblib)$", re.I)
+_BROKEN = frozenset({ProblemKind.TRUNCATED, ProblemKind.DAMAGED, ProblemKind.TRAILING, ProblemKind.CHECKSUM})
 _SIGNATURES = {  # of formats whose name nobody uses for something else
-    "safetensors": ("a length and a JSON header", re.compile(rb".{8}\s*\{", re.S)),
+    "safetensors": ("a length and a JSON header", re.compile(rb".{3}[\0-\5]\0{4}\s*\{", re.S)),  # at most 100 MB
     "gguf": ("the bytes GGUF", re.compile(rb"GGUF")),
     "npy": ("the bytes \\x93NUMPY", re.compile(rb"\x93NUMPY")),
     "npz": ("a zip archive", re.compile(rb"PK\x03\x04|PK\x05\x06")),
     "parquet": ("the bytes PAR1", re.compile(rb"PAR1|PARE")),
 }
+# How a file of torch can begin, which is no name for anything else: a zip archive, a pickle, either of them compressed.
+_OF_TORCH = re.compile(rb"PK|\x80[\x01-\x05]|[](}c]|\x1f\x8b|BZh|\xfd7zXZ|\x28\xb5\x2f\xfd|\x04\x22\x4d\x18")
+# What never holds weights by itself, whatever its name. A tar archive may, under names that are not those of one file.
+_OTHER_THINGS = (
+    ("a 7-Zip archive", re.compile(rb"7z\xbc\xaf\x27\x1c")), ("a RAR archive", re.compile(rb"Rar!\x1a\x07")),
+    ("a program", re.compile(rb"\x7fELF|MZ.{58,512}PE\0\0|[\xce\xcf]\xfa\xed\xfe", re.S)),
+    ("an image", re.compile(rb"\x89PNG\r\n\x1a\n|GIF8[79]a|\xff\xd8\xff[\xdb\xe0\xe1\xee]")),
+    ("a PDF document", re.compile(rb"%PDF-")), ("a script", re.compile(rb"#!\s*/")),
+)
+_TAR = re.compile(rb".{257}ustar", re.S)
 
 
 def _absent(campaign: Campaign, deliverable: Deliverable) -> Finding:
@@ -202,9 +237,22 @@ def _first_bytes(deliverable: Deliverable, path: str, entry: Entry, head: bytes,
         yield OTHER_CONTENT.finding(f"the name says {path.rpartition('.')[2]}, the content does not", path=path,
                                     observed=f"first bytes {head[:8].hex(' ')}", expected=signature[0],
                                     remedy="copy the file again, or give it the name of what it is")
+    elif may_be_weights(path) and (other := _other_thing(path, head)) is not None:
+        yield OTHER_CONTENT.finding(f"the name is one of weights, the content is {other}", path=path,
+                                    observed=f"first bytes {head[:8].hex(' ')}", expected="a checkpoint",
+                                    remedy="copy the file again, or give it the name of what it is")
     elif alone and deliverable.kind in _OF_RECORDS and (what := _without_records(deliverable, head, path, entry.size)):
         yield NO_RECORDS.finding(f"{deliverable.kind} without a record: the file holds {what}", path=path, observed=what,
                                  expected="at least one record", remedy="run what writes it again, and look at its input")
+
+
+def _other_thing(path: str, head: bytes) -> str | None:
+    """What a file is that has the name of weights, when it is clearly something else."""
+    if is_checkpoint(path) and _TAR.match(head):
+        return "a tar archive"
+    if path.lower().endswith((".pt", ".pth")) and not _OF_TORCH.match(head):
+        return "nothing that torch writes"
+    return next((what for what, signature in _OTHER_THINGS if signature.match(head)), None)
 
 
 def _file(deliverable: Deliverable, path: str, entry: Entry, evidence: Evidence, alone: bool) -> Iterator[Finding]:
@@ -291,10 +339,33 @@ def check(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> I
     for path, entry in files.items():
         yield from _file(deliverable, path, entry, evidence, alone)
         yield from _unlike(campaign, path, entry)
+    yield from _running(campaign, deliverable, evidence)
     if alone and deliverable.kind in _NEVER_TENSORS and (units := campaign.units_of(deliverable)):
         yield KIND.finding(
             f"the manifest calls it {deliverable.kind}, and it is a checkpoint ({units[0].format})", path=deliverable.path,
             observed=units[0].format, expected=deliverable.kind, remedy="correct kind or path")
+
+
+def _running(campaign: Campaign, deliverable: Deliverable, evidence: Evidence) -> Iterator[Finding]:
+    """Findings about files that are no checkpoint of the deliverable, and whose loading runs code."""
+    units = campaign.left_out(deliverable)
+    if not units:
+        return
+    answer = evidence.look_through(campaign, deliverable)
+    for unit, reading, death in zip(units, answer.readings, answer.deaths, strict=True):
+        if death is not None:
+            yield UNREADABLE.finding(f"it could not be looked through: {death.detail}", path=unit.path,
+                                     remedy="run the check again, with more time or memory")
+        for problem in reading.problems if reading is not None else ():
+            if problem.kind in _BROKEN and _OF_ARRAYS.search(problem.path):
+                yield DAMAGED.finding(
+                    f"{problem.observed}; expected: {problem.expected}", path=problem.path, pointer=problem.where or None,
+                    observed=problem.observed, expected=problem.expected, remedy="copy or write the file again")
+            if problem.kind is ProblemKind.UNSAFE_GLOBAL:
+                yield RUNS_CODE.finding(
+                    f"loading it runs code: it asks for {problem.observed}", path=problem.path, pointer=problem.where or None,
+                    level=Level.WARNING if keeps_code(problem.where) else None, observed=problem.observed,
+                    expected=problem.expected, remedy="do not load it; deliver data in a format that holds data only")
 
 
 def no_path(campaign: Campaign, deliverable: Deliverable) -> str | None:

@@ -344,11 +344,16 @@ class Format:
     holds: Holds = Holds.UNKNOWN
 
 
+_MOST = (1 << 64) - 1  # the largest count that is said: the parent takes no longer numbers
+
+
 def to_json(reading: Reading) -> dict[str, Any]:
-    """The reading as plain JSON data."""
+    """The reading as plain JSON data. Shapes that lie can make counts of any size; beyond 64 bits they are cut."""
     data = dataclasses.asdict(dataclasses.replace(reading, layout={}, stated={}, dtypes=dict(reading.dtypes)))
     del data["layout"], data["stated"]
     data["depth"] = reading.depth.label if reading.depth is not None else None
+    data |= {field: min(data[field], _MOST) for field in ("tensors", "elements", "bytes_read")}
+    data |= {field: None for field in ("ranks", "step") if (data[field] or 0) > _MOST}
     return data
 
 

@@ -20,6 +20,7 @@ MOST_DIMENSIONS = 64  # NumPy's own limit
 _DEEPEST = 20
 _MOST_TOKENS = 100_000
 _LARGEST = 1 << 63
+_MOST_EMPTY = 1 << 32  # elements that take no bytes
 _FIXED = 10  # bytes up to the header of version 1.0; from 2.0 on two more
 _TOKEN = re.compile(
     r"""\s*(?: (?P<sign>[{}()\[\],:]) | (?P<number>\d{1,20})L? | '(?P<text>[^'\\]*)' | "(?P<other>[^"\\]*)"
@@ -113,7 +114,7 @@ def _header(value: Any, data: int) -> Header:
         raise BadHeader("fortran_order is neither True nor False")
     descr = value["descr"]
     kind = _simple(descr, data, shape) if isinstance(descr, str) else _structured(descr, data, shape, 0)
-    if kind.elements >= _LARGEST or kind.length >= _LARGEST:
+    if kind.elements >= (_LARGEST if kind.item else _MOST_EMPTY) or kind.length >= _LARGEST:
         raise BadHeader(f"a shape of {kind.elements:,} elements")
     return dataclasses.replace(kind, fortran=value["fortran_order"] and sum(size > 1 for size in shape) > 1)
 

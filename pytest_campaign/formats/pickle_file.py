@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, Protocol
 
 from .base import HEAD, Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
-from .pickle_globals import Kind, kind
+from .pickle_globals import Kind, by_danger, kind
 from .pickle_stream import Stream, TooLong, names
 from .pickle_survey import BadPickle, Name
 from .streaming import EndedEarly, digest
@@ -26,6 +26,7 @@ from .torch_legacy import recognise as is_torch_legacy
 NAME = "pickle"
 LARGEST_INFLATED = 16 << 30
 _PIECE = 1 << 20
+_PROTOCOL = 0x80  # the opcode that a pickle begins with
 _LZ4 = b"\x04\x22\x4d\x18"
 _LONGEST_BLOCK = 1 << 20  # bz2 gives nothing before the end of a block of 900,000 bytes
 _LZMA_MEMORY = 256 << 20
@@ -103,7 +104,8 @@ def recognise(candidate: Candidate) -> bool:
             head = b""
         if candidate.name.lower().endswith(_NAMES):
             return True  # a flipped byte may make anything of what is compressed
-    return _begins_as_pickle(head) and not is_torch_legacy(candidate)
+    named = candidate.head[0] == _PROTOCOL and candidate.name.lower().endswith(_NAMES)  # as a pickle, cut or damaged as it may be
+    return (named or _begins_as_pickle(head)) and not is_torch_legacy(candidate)
 
 
 def _compression(head: bytes) -> tuple[str, Callable[[], _Machine]] | None:
@@ -149,6 +151,7 @@ def read(unit: Unit, source: Source) -> Reading:
                 problems.append(Problem(fault.kind, path, fault.observed, fault.expected))
             except BadPickle as error:
                 problems.append(bad(error, path, size))
+                found += error.names
         problems += judged(found, path, what)
         sha256 = digest(file, size, source)
     return Reading(NAME, depth, [FileFacts(path, size, sha256)], problems)
@@ -177,6 +180,7 @@ def judged(found: Sequence[Name], path: str, what: str, where: str = "") -> Iter
     """What is to be said of a pickle that asks for these names: what runs code, what is foreign, and that it is not loaded."""
     ordered = list(dict.fromkeys(found))
     unsafe = [name.name for name in ordered if kind(name) is Kind.UNSAFE and name.name != _NESTED_TORCH]
+    unsafe.sort(key=by_danger)
     foreign = [name.name for name in ordered if kind(name) is Kind.FOREIGN]
     if unsafe:
         yield Problem(ProblemKind.UNSAFE_GLOBAL, path, _listed(unsafe), "no function that runs code when the file is loaded",

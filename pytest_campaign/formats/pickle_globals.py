@@ -50,7 +50,7 @@ _STANDARD_DATA = re.compile(
     | datetime\.(date|time|datetime|timedelta|timezone|tzinfo) | zoneinfo\.ZoneInfo
     | decimal\.Decimal | fractions\.Fraction | uuid\.(UUID|SafeUUID) | _?random\.Random | functools\.partial
     | array\.(array|_array_reconstructor) | re\._compile | copyreg\.(_reconstructor|__newobj__|__newobj_ex__)
-    | itertools\.(count|cycle|repeat) | logging\.(Logger|RootLogger|getLogger)
+    | itertools\.(count|cycle|repeat) | _?io\.(BytesIO|StringIO) | logging\.(Logger|RootLogger|getLogger)
     | (typing|collections\.abc|dataclasses|numbers|enum)\.[A-Z]\w*
     """,
     re.VERBOSE,
@@ -83,7 +83,7 @@ _RUNNING_MODULES = _words("""
     ftplib smtplib poplib imaplib telnetlib nntplib xmlrpc socketserver tempfile glob io _io builtins types codecs platform
     pydoc idlelib lib2to3 tkinter turtle antigravity _osx_support sched atexit faulthandler resource fcntl mmap sqlite3
     _sqlite3 zipfile tarfile gzip bz2 lzma fileinput linecache cloudpickle dill joblib jsonpickle IPython numexpr execnet
-    paramiko fabric invoke pexpect requests httpx aiohttp
+    paramiko fabric invoke pexpect requests httpx aiohttp logging popen2 commands dl
 """)
 
 # A framework's name is judged by the words of its dotted path, because some frameworks can run anything too. A class
@@ -95,6 +95,21 @@ _RUNNING_WORDS = _RUNNING_PATHS | _words("""
     load loads exec eval compile run runs runstring import system popen spawn shell command open save download fx fromfile
     memmap pickle unpickle script
 """)
+
+
+# How libraries keep a function by its code, and what such a pickle needs beside them.
+_KEEPER = re.compile(r"(\w+\.)*(cloudpickle|_?dill)\..+")
+_OF_KEEPERS = re.compile(r"types\.\w+Type|builtins\.(getattr|property|staticmethod|classmethod|super)")
+
+
+def keeps_code(name: str) -> bool:
+    """Whether a name is one with which cloudpickle or dill keeps a function of the user's own, code and all."""
+    return _KEEPER.fullmatch(name) is not None
+
+
+def by_danger(name: str) -> int:
+    """The order of unsafe names: first what neither keeps code nor belongs to what does."""
+    return 1 if keeps_code(name) else 2 if _OF_KEEPERS.fullmatch(name) else 0
 
 
 def kind(name: Name) -> Kind:

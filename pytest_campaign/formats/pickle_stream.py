@@ -172,7 +172,7 @@ class _ArraySurveyor(Surveyor):
 def names(stream: Stream) -> Sequence[Name]:
     """The names that the next pickle asks for, in their order; what is left in the stream begins behind it.
 
-    Raises `BadPickle` when it is incomplete or makes no sense, `TooLong` when it is too much.
+    Raises `BadPickle` (with the names up to there) when it is incomplete or makes no sense, `TooLong` when it is too much.
     """
     return list(_names(stream, 0))
 
@@ -190,13 +190,19 @@ def _names(stream: Stream, depth: int) -> dict[Name, None]:
                 if machine.array is not None:
                     _pass_over(machine, machine.array, stream, depth)
                 end = stream.tell()
-    except BadPickle:
-        raise
+    except BadPickle as error:
+        raise _with_names(error, machine) from None
     except (IndexError, KeyError):
-        raise BadPickle(f"the opcode behind byte {end:,} takes what is not there") from None
+        raise _with_names(BadPickle(f"the opcode behind byte {end:,} takes what is not there"), machine) from None
     except (ValueError, OverflowError) as error:
-        raise BadPickle(f"behind byte {end:,}: {str(error)[:120]}", incomplete=stream.ended) from None
+        raise _with_names(BadPickle(f"behind byte {end:,}: {str(error)[:120]}", incomplete=stream.ended), machine) from None
     return machine.in_order
+
+
+def _with_names(error: BadPickle, machine: _ArraySurveyor) -> BadPickle:
+    """What runs before a pickle breaks off has run."""
+    error.names = [*machine.in_order, *error.names]
+    return error
 
 
 def _pass_over(machine: _ArraySurveyor, wrapper: _Entries, stream: Stream, depth: int) -> None:

@@ -21,8 +21,10 @@ COMPUTED = "(computed)"  # in place of a name that the pickle makes up while it 
 
 _CONSTRUCTORS = frozenset({"copyreg._reconstructor", "copyreg.__newobj__", "copyreg.__newobj_ex__"})
 _REBUILD_SUBCLASS = "torch._tensor._rebuild_from_type_v2"
+_REBUILD_DENSE = frozenset({"torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3"})
 _REBUILD_WRAPPER = "torch._utils._rebuild_wrapper_subclass"
 _KEY = re.compile("[0-9]{1,30}")
+_HEAVIEST = 1_000_000  # parts of a tuple, those of the tuples in it counted as often as they occur
 _MARK = object()
 
 # The element sizes of the storage classes (torch/storage.py and torch/__init__.py, torch 2.13); newer dtypes are untyped.
@@ -49,11 +51,34 @@ _ITEM_BYTES = {
 
 
 class BadPickle(ValueError):
-    """The bytes are no complete pickle; ``incomplete``: they end before it does."""
+    """The bytes are no complete pickle; ``incomplete``: they end before it does. ``names`` were asked for up to there."""
 
     def __init__(self, message: str, incomplete: bool = False) -> None:
         super().__init__(message)
         self.incomplete = incomplete
+        self.names: Sequence[Name] = ()
+
+
+class _Nested(tuple[Any, ...]):
+    """A tuple with tuples in it, and how many parts it has when each is counted as often as it occurs."""
+
+    weight: int
+
+
+def bounded_tuple(items: Sequence[Any]) -> tuple[Any, ...]:
+    """A tuple of what a pickle puts into it. BadPickle when tuples are in one another so often that its hash takes for ever.
+
+    Python computes the hash of a tuple from those of its parts, every time and each part as often as it occurs: one of sixty
+    pairs, each of the one before twice, makes a program hang that takes it for a key.
+    """
+    inner = [item for item in items if isinstance(item, tuple)]
+    if not inner:
+        return tuple(items)
+    made = _Nested(items)
+    made.weight = len(items) + sum(item.weight if isinstance(item, _Nested) else len(item) for item in inner)
+    if made.weight > _HEAVIEST:
+        raise BadPickle(f"tuples in one another with more than {_HEAVIEST:,} parts")
+    return made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +184,9 @@ class Surveyor:
             self.computed()
             return None
         given = arguments if isinstance(arguments, tuple) else ()
-        if function.name == _REBUILD_SUBCLASS and len(given) > 1 and isinstance(given[1], Name):
+        if function.name in _REBUILD_DENSE:
+            _no_negative(given[1:4])
+        elif function.name == _REBUILD_SUBCLASS and len(given) > 1 and isinstance(given[1], Name):
             self.tensors.add(given[1])
         elif function.name == _REBUILD_WRAPPER and given and isinstance(given[0], Name):
             self.tensors.add(given[0])
@@ -240,10 +267,10 @@ class Surveyor:
             case "BINPERSID":
                 stack.append(self.persistent(stack.pop()))
             case "TUPLE":
-                stack.append(tuple(self.above_mark()))
+                stack.append(bounded_tuple(self.above_mark()))
             case "TUPLE1" | "TUPLE2" | "TUPLE3":
                 count = int(op.name[-1])
-                stack[-count:] = [tuple(stack[-count:])]
+                stack[-count:] = [bounded_tuple(stack[-count:])]
             case "SETITEM" | "SETITEMS":
                 self.above_mark() if op.name == "SETITEMS" else (stack.pop(), stack.pop())
                 self.fill(self.mappings)
@@ -272,6 +299,13 @@ class Surveyor:
             self.texts.append(argument)
         for _ in op.stack_after:
             self.stack.append(argument if isinstance(argument, (str, int)) else None)
+
+
+def _no_negative(place: Sequence[Any]) -> None:
+    """Refuse a negative offset, size or stride, which torch replaces by another one on the meta device."""
+    for part in place:
+        if any(isinstance(number, int) and number < 0 for number in (part if isinstance(part, tuple) else (part,))):
+            raise BadPickle("a tensor with a negative offset, size or stride")
 
 
 def _two(argument: str) -> tuple[str, str]:

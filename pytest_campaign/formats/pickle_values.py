@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
-from .pickle_survey import BadPickle, Name
+from .pickle_survey import BadPickle, Name, bounded_tuple
 
 _MARK = object()
 _KEYS = (str, int, float, bytes, tuple, type(None))
@@ -102,11 +102,11 @@ class _Machine:
             case "EMPTY_TUPLE":
                 stack.append(())
             case "TUPLE":
-                stack.append(tuple(self._above_mark()))
+                stack.append(bounded_tuple(self._above_mark()))
             case "TUPLE1" | "TUPLE2" | "TUPLE3":
                 count = int(op[-1])
                 self._need(count)
-                stack[-count:] = [tuple(stack[-count:])]
+                stack[-count:] = [bounded_tuple(stack[-count:])]
             case "SETITEM" | "SETITEMS":
                 items = self._above_mark() if op == "SETITEMS" else [stack.pop(-2), stack.pop()]
                 self._set(stack[-1], items)

@@ -36,6 +36,7 @@ DTYPES: Mapping[str, int] = {
 }
 
 PROBE = b'{"__metadata__":{"pytest_campaign_probe":'  # a recorded input and output, which is no checkpoint
+_TYPE = re.compile("[A-Z][A-Z0-9_]{0,30}")
 _BEGINNING = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*(?:["}]|\Z)')
 
 
@@ -211,7 +212,7 @@ def _tensor(name: str, entry: Any) -> Tensor:
     if not isinstance(entry, dict):
         raise fault
     dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
-    if not isinstance(dtype, str) or not _sizes(shape) or not _sizes(offsets) or len(offsets) != 2:
+    if not isinstance(dtype, str) or not _TYPE.fullmatch(dtype) or not _sizes(shape) or not _sizes(offsets) or len(offsets) != 2:
         raise fault
     tensor = Tensor(name, dtype, shape, offsets[0], offsets[1])
     if tensor.start > tensor.end:

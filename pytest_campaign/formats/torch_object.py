@@ -323,11 +323,14 @@ class _TooLarge(Exception):
 def _tensors(loaded: Any, keys: Mapping[int, str], path: str) -> tuple[list[Tensor], list[Problem]]:
     tensors: list[Tensor] = []
     unreadable: list[tuple[str, str]] = []
+    lies: list[tuple[str, str]] = []
     problems = []
     try:
         for node in _walk(loaded):
             why = _unreadable(node.value)
-            if why is None:
+            if why is None and (lie := _lie(node.value)) is not None:
+                lies.append((node.name, lie))
+            elif why is None:
                 tensors.append(_tensor(node, keys))
             else:
                 unreadable.append((node.name, why))
@@ -340,6 +343,9 @@ def _tensors(loaded: Any, keys: Mapping[int, str], path: str) -> tuple[list[Tens
         problems.append(
             Problem(ProblemKind.UNREADABLE_KIND, path, why, "a dense tensor with its values in the file", name, len(unreadable))
         )
+    if lies:
+        name, lie = lies[0]
+        problems.append(Problem(ProblemKind.OUT_OF_STORAGE, path, lie, "elements that lie in the file", name, len(lies)))
     if not tensors and not problems:
         problems.append(Problem(ProblemKind.NO_TENSORS, path, "the object holds no tensor", "at least one tensor"))
     return tensors, problems
@@ -408,8 +414,15 @@ def _unreadable(tensor: Any) -> str | None:
         storage = tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):
         return "a tensor subclass without a storage of its own"
-    if getattr(storage, "_checkpoint_offset", None) is None:
-        return "a tensor of the meta device, saved without values"
+    if getattr(storage, "_checkpoint_offset", None) is None and not tensor.numel():
+        return "a tensor of the meta device"
+    return None
+
+
+def _lie(tensor: Any) -> str | None:
+    """Why a dense tensor has no values; None when it can have some."""
+    if getattr(tensor.untyped_storage(), "_checkpoint_offset", None) is None:
+        return f"shape {list(tensor.shape)[:8]} on the meta device, saved without values"
     return None
 
 

@@ -144,6 +144,9 @@ def contents(file: BinaryIO, archive: Archive, path: str, start: int = 0, known:
                 "the checksums that torch.save writes by default",
             )
         )
+    others = [name for name in members if name.endswith(".pkl") and name != PICKLE]
+    if others:
+        problems.append(Problem(ProblemKind.DAMAGED, path, "one more pickle", f"{PICKLE} and no other", others[0], len(others)))
     tensors, stated, found = _object(file, members, path, checked, {} if known is None else known)
     return Contents([_part(name, member, checked) for name, member in members.items()], tensors, stated, [*problems, *found])
 

@@ -11,13 +11,17 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from .base import Candidate, Depth, FileFacts, Format, Holds, Problem, ProblemKind, Reading, Source, Unit
+from .pickle_globals import Kind, kind
+from .pickle_stream import Stream, names
+from .pickle_survey import LARGEST, BadPickle
 from .torch_values import Part, read_values
 from .torch_zip import PICKLE, SCRIPT_PICKLE, is_archive, is_script
 from .zip_archive import STORED, Archive, ArchiveFault, Member, first_member, member_names, read_archive, reader
-from .zip_members import inflated_crc
+from .zip_members import content, inflated_crc
 
 NAME = "TorchScript"
 _FIRST_MEMBER = re.compile(r"data/\d+|extra/.*|code/.*|constants\.pkl")
+_OWN = "torch.jit._pickle."  # what TorchScript's pickles rebuild lists and types with
 _LARGEST_CODE = 256 << 20  # bytes that the code may have when inflated
 
 
@@ -44,7 +48,7 @@ def read(unit: Unit, source: Source) -> Reading:
             problem = Problem(fault.kind, path, fault.observed, fault.expected, fault.where)
             values = read_values(file, size, (), (), path, source)
             return Reading(NAME, None, [FileFacts(path, size, values.sha256)], [problem])
-        problems = list(_container(archive, path))
+        problems = [*_container(archive, path), *_pickles(file, archive, path)]
         checked = any(member.crc for member in archive.members)
         stored = [
             Part(name, member.offset, member.stored, name if name.startswith("data/") else None, member.crc if checked else None)
@@ -91,6 +95,24 @@ def _container(archive: Archive, path: str) -> Iterator[Problem]:
         )
 
 
+def _pickles(file: BinaryIO, archive: Archive, path: str) -> Iterator[Problem]:
+    """What the pickles ask for, which TorchScript itself reads without running anything. Other programs may read them too."""
+    for name, member in archive.below_root().items():
+        if not name.endswith(".pkl"):
+            continue
+        data = content(file, member, LARGEST)
+        try:
+            found = [each.name for each in names(Stream(iter([data or b""]))) if kind(each) is Kind.UNSAFE]
+        except BadPickle as error:
+            if data is not None:  # else it is said by its checksum or its size
+                yield Problem(ProblemKind.DAMAGED, path, str(error), "a complete pickle", name)
+            continue
+        unsafe = [each for each in found if not each.startswith(_OWN)]
+        if unsafe:
+            yield Problem(ProblemKind.UNSAFE_GLOBAL, path, unsafe[0][:200], "no function that runs code when the file is loaded",
+                          name, len(unsafe))
+
+
 def _inflated(file: BinaryIO, archive: Archive, path: str) -> Iterator[Problem]:
     """At most one CHECKSUM and one DAMAGED problem for the compressed members. Nothing is kept of what they hold."""
     compressed = [member for member in archive.members if member.method != STORED]
@@ -104,12 +126,12 @@ def _inflated(file: BinaryIO, archive: Archive, path: str) -> Iterator[Problem]:
             damaged.append(member)
         elif crc != member.crc and member.crc:
             wrong.append(member)
-    for kind, members, observed, expected in (
+    for what, members, observed, expected in (
         (ProblemKind.DAMAGED, damaged, "compressed data that cannot be inflated to the stated size", "sound deflate data"),
         (ProblemKind.CHECKSUM, wrong, "another CRC-32 than stated", "the one in the zip directory"),
     ):
         if members:
-            yield Problem(kind, path, observed, expected, members[0].name, len(members))
+            yield Problem(what, path, observed, expected, members[0].name, len(members))
 
 
 FORMAT = Format(NAME, Depth.HEADER, read, recognise, holds=Holds.WEIGHTS)

@@ -88,6 +88,7 @@ class _End:
     count: int
     directory_size: int
     directory_offset: int
+    comment: int  # its length, as the record says
 
     @property
     def shift(self) -> int:
@@ -155,6 +156,12 @@ def read_archive(read: Read, size: int, deflated: bool = False, rooted: bool = T
             ProblemKind.DAMAGED,
             f"{-end.shift:,} bytes fewer than the end record says before the zip directory",
             f"the directory at byte {end.directory_offset:,}",
+        )
+    if end.comment > size - end.stop:
+        raise ArchiveFault(
+            ProblemKind.DAMAGED,
+            f"{size - end.stop:,} bytes behind the end record",
+            f"a comment of {end.comment:,} bytes, as it says",
         )
     if end.count > MOST_MEMBERS or end.directory_size > LARGEST_DIRECTORY:
         raise ArchiveFault(
@@ -247,7 +254,7 @@ def _parse_end(read: Read, at: int) -> _End | None:
     record = read(at, _END_SIZE)
     if len(record) < _END_SIZE:
         return None
-    disk, first_disk, here, count, directory_size, directory_offset = struct.unpack_from("<HHHHII", record, 4)
+    disk, first_disk, here, count, directory_size, directory_offset, comment = struct.unpack_from("<HHHHIIH", record, 4)
     if (disk, first_disk) != (0, 0) or here != count:
         return None
     start = at
@@ -270,7 +277,7 @@ def _parse_end(read: Read, at: int) -> _End | None:
         count, directory_size, directory_offset = count64, size64, offset64
     if directory_size > start or count * _CENTRAL_SIZE > directory_size:
         return None
-    return _End(start, at + _END_SIZE, count, directory_size, directory_offset)
+    return _End(start, at + _END_SIZE, count, directory_size, directory_offset, comment)
 
 
 def _entries(read: Read, end: _End) -> Iterator[_Entry]:

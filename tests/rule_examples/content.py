@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import datetime
+import functools
+import io
 import json
 import os
+import pathlib
+import pickle
 import socket
+import subprocess
 
+import joblib
 import numpy
 import torch
 from campaigns import LAST, METRICS, WEIGHTS, tensors
 from safetensors.torch import save_file
+from sklearn.linear_model import LogisticRegression
 
 from . import Level, Verdict, Written, faulty, sound
 
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4f53cda1' * 8}\nsize 9\n"
 PAGE = "<!DOCTYPE html><html><title>Sign in</title><body>Please sign in to go on.</body></html>\n"
 FOLDER = "runs/control/model"
+PICKLE = "runs/control/state.png"
+ARRAY = "runs/control/means.npy"
 
 
 def folder(made: Written) -> None:
@@ -246,6 +256,104 @@ def another_model_beside_them(made: Written) -> None:
     steps(made, 64, 64)
     save_file({"weight": torch.randn(4, 4)}, made / "runs/control/small/model.safetensors")
     made.add("control/small", "checkpoint", "runs/control/small")
+
+
+@faulty("content.not-what-its-name-says", "control/last", LAST)
+def another_archive_than_torch_writes(made: Written) -> None:
+    (made / LAST).write_bytes(b"7z\xbc\xaf\x27\x1c\0\x04" + bytes(range(256)))
+
+
+@faulty("content.not-what-its-name-says", "control/last", LAST)
+def noise_under_a_name_of_torch(made: Written) -> None:
+    (made / LAST).write_bytes(bytes(range(1, 256)) * 4)
+
+
+@sound("content.not-what-its-name-says", "control/model")
+def raw_numbers_and_a_picture(made: Written) -> None:
+    folder(made)
+    (made / FOLDER / "embedding.bin").write_bytes(b"\x89PN" + bytes(range(256)))
+    (made / FOLDER / "loss.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
+
+
+def pickled(made: Written, value: object, kind: str = "other") -> None:
+    (made / PICKLE).write_bytes(pickle.dumps(value))
+    made.add("control/state", kind, PICKLE)
+
+
+@faulty("content.runs-code", "control/state", PICKLE)
+def a_pickle_that_runs_a_command(made: Written) -> None:
+    pickled(made, functools.partial(subprocess.check_call, ["true"]))
+
+
+@faulty("content.runs-code", "control/state", PICKLE)
+def a_pickle_under_the_name_of_a_picture(made: Written) -> None:
+    (made / PICKLE).write_bytes(b"\x80\x02cposix\nsystem\nX\x04\0\0\0true\x85R.")
+    made.add("control/state", "analysis", PICKLE)
+
+
+@faulty("content.runs-code", "control/model", f"{FOLDER}/means.npy")
+def an_array_of_objects_beside_the_weights(made: Written) -> None:
+    folder(made)
+    numpy.save(made / f"{FOLDER}/means.npy", numpy.array([eval], dtype=object), allow_pickle=True)
+
+
+@faulty("content.runs-code", "control/state", PICKLE, level=Level.WARNING, verdict=Verdict.ACCEPTED, campaign=Verdict.ACCEPTED)
+def a_function_of_the_project_kept_with_its_code(made: Written) -> None:
+    (made / PICKLE).write_bytes(b"\x80\x02ccloudpickle.cloudpickle\n_make_function\nctypes\nCodeType\n\x85R.")
+    made.add("control/state", "other", PICKLE)
+
+
+@faulty("content.runs-code", "control/state", PICKLE)
+def a_pickle_that_breaks_off_behind_the_command(made: Written) -> None:
+    (made / PICKLE).write_bytes(b"\x80\x02cposix\nsystem\nX\x04\0\0\0true\x85R\xff\xff")
+    made.add("control/state", "other", PICKLE)
+
+
+@faulty("content.runs-code", "control/state", PICKLE)
+def a_function_made_of_code_without_a_library(made: Written) -> None:
+    (made / PICKLE).write_bytes(b"\x80\x02ctypes\nFunctionType\nctypes\nCodeType\n\x85R.")
+    made.add("control/state", "other", PICKLE)
+
+
+@sound("content.runs-code", "control/state")
+def a_pickle_of_data(made: Written) -> None:
+    pickled(made, {"when": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), "path": pathlib.PurePosixPath("a"),
+                   "values": numpy.arange(4.0), "random": numpy.random.default_rng(1), "picture": io.BytesIO(b"abc"),
+                   "error": ValueError("no")})
+
+
+def array(made: Written, cut: int = 0) -> None:
+    numpy.save(made / ARRAY, numpy.arange(100.0))
+    os.truncate(made / ARRAY, (made / ARRAY).stat().st_size - cut)
+    made.add("control/means", "analysis", ARRAY)
+
+
+@faulty("content.damaged", "control/means", ARRAY)
+def an_array_that_was_cut(made: Written) -> None:
+    array(made, cut=8)
+
+
+@faulty("content.damaged", "control/state", "runs/control/state.pkl")
+def a_pickle_that_was_cut(made: Written) -> None:
+    (made / "runs/control/state.pkl").write_bytes(pickle.dumps(list(range(1000)))[:-9])
+    made.add("control/state", "other", "runs/control/state.pkl")
+
+
+@sound("content.damaged", "control/means")
+def a_whole_array(made: Written) -> None:
+    array(made)
+
+
+@sound("content.damaged", "control/raw")
+def raw_numbers_that_begin_as_a_pickle(made: Written) -> None:
+    (made / "runs/control/raw.dat").write_bytes(b"\x80\x02}q\0" + bytes(100))
+    made.add("control/raw", "other", "runs/control/raw.dat")
+
+
+@sound("content.runs-code", "control/state")
+def an_estimator(made: Written) -> None:
+    joblib.dump(LogisticRegression().fit([[0.0], [1.0]], [0, 1]), made / PICKLE)
+    made.add("control/state", "other", PICKLE)
 
 
 @faulty("content.changed", "control/metrics", METRICS, meanwhile=lambda directory: (directory / METRICS).write_text("{}"))
