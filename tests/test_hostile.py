@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hostile import Case, archives, headers, pickles
 from sessions import Ended, entry, manifest, pytest_session
 

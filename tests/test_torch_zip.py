@@ -587,7 +587,7 @@ def test_torchs_own_list_is_known():
         ("numpy.testing._private.utils.runstring", "unsafe"),
         ("torch.load", "unsafe"),
         ("pip.main", "unsafe"),
-        ("logging.FileHandler", "foreign"),
+        ("logging.FileHandler", "unsafe"),
         ("logging.config.listen", "unsafe"),
         ("types.CodeType", "unsafe"),
         ("collections.namedtuple", "unsafe"),

@@ -152,7 +152,7 @@ _PERMISSION = "change its permission, or run the check as its owner"
 _MAY_BE_EMPTY = frozenset({"log", "other"})
 _OF_RECORDS = frozenset({"predictions", "metrics", "parameters", "dataset"})
 _NEVER_TENSORS = frozenset({"predictions", "metrics", "parameters", "log", "instructions"})
-_OF_ARRAYS = re.compile(r"\.(npy|npz|h5|hdf5|pkl|pickle|joblib)$", re.I)
+_OF_ARRAYS = re.compile(r"\.(npy|npz|h5|hdf5|pkl|pickle|joblib|zip)$", re.I)
 _BROKEN = frozenset({ProblemKind.TRUNCATED, ProblemKind.DAMAGED, ProblemKind.TRAILING, ProblemKind.CHECKSUM})
 _SIGNATURES = {  # of formats whose name nobody uses for something else
     "safetensors": ("a length and a JSON header", re.compile(rb".{3}[\0-\5]\0{4}\s*\{", re.S)),  # at most 100 MB

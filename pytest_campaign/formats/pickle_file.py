@@ -93,7 +93,7 @@ def recognise(candidate: Candidate) -> bool:
     if not head or head[0] not in _BEGINNINGS:
         return False
     if head.startswith(_LZ4):
-        return candidate.name.lower().endswith(_NAMES)
+        return is_pickle_name(candidate.name)
     if _OLD.match(head):
         return candidate.read(candidate.size - 1, 1) == b"."
     compression = _compression(head)
@@ -102,17 +102,23 @@ def recognise(candidate: Candidate) -> bool:
             head = compression[1]().decompress(candidate.read(0, _LONGEST_BLOCK), HEAD)
         except _DECOMPRESSION_ERRORS:
             head = b""
-        if candidate.name.lower().endswith(_NAMES):
+        if is_pickle_name(candidate.name):
             return True  # a flipped byte may make anything of what is compressed
-    named = candidate.head[0] == _PROTOCOL and candidate.name.lower().endswith(_NAMES)  # as a pickle, cut or damaged as it may be
-    return (named or _begins_as_pickle(head)) and not is_torch_legacy(candidate)
+    named = candidate.head[0] == _PROTOCOL and is_pickle_name(candidate.name)  # as a pickle, cut or damaged as it may be
+    return (named or begins_as_pickle(head)) and not is_torch_legacy(candidate)
 
 
 def _compression(head: bytes) -> tuple[str, Callable[[], _Machine]] | None:
     return next(((name, make) for magic, name, make in _COMPRESSIONS if magic.match(head)), None)
 
 
-def _begins_as_pickle(head: bytes) -> bool:
+def is_pickle_name(name: str) -> bool:
+    """Whether a file's name is one of pickles."""
+    return name.lower().endswith(_NAMES)
+
+
+def begins_as_pickle(head: bytes) -> bool:
+    """Whether the first bytes of a file are those of a pickle from protocol 2 on, complete or not."""
     if len(head) < 3 or head[0] != 0x80 or not 2 <= head[1] <= 5:
         return False
     count = 0

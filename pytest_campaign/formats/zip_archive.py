@@ -33,6 +33,7 @@ _LOCAL_SIZE, _CENTRAL_SIZE, _END_SIZE, _END64_SIZE, _LOCATOR_SIZE = 30, 46, 22, 
 _FULL16, _FULL32 = 0xFFFF, 0xFFFFFFFF
 _ZIP64_FIELD = 0x0001
 _HAS_DESCRIPTOR, _UTF8, _DEFLATE_OPTIONS = 0x0008, 0x0800, 0x0006
+_ENCRYPTED = 0x0001
 _UNIX = 3
 _DOS_FOLDER = 0x10
 _COMMENT = 0xFFFF  # the longest comment, hence how far from the end a zip reader looks for the end record
@@ -198,6 +199,31 @@ def member_names(read: Read, size: int) -> Sequence[str]:
         ]
     except ArchiveFault:
         return ()
+
+
+def any_members(read: Read, size: int) -> list[Member]:
+    """The stored and deflated members that lie in the file, as a lenient reader finds them: by the directory alone.
+
+    Raises `ArchiveFault` when there is no directory that can be followed.
+    """
+    end, _ = _find_end(read, size, _COMMENT + _END_SIZE)
+    if end is None or end.shift < 0 or end.count > MOST_MEMBERS or end.directory_size > LARGEST_DIRECTORY:
+        raise ArchiveFault(ProblemKind.DAMAGED, "no zip directory at its end", "a zip archive, which ends with its directory")
+    members = []
+    for entry in _entries(read, dataclasses.replace(end, directory_offset=end.directory_offset + end.shift)):
+        start = entry.header + end.shift
+        local = read(start, _LOCAL_SIZE)
+        if len(local) < _LOCAL_SIZE or entry.flags & _ENCRYPTED or entry.method not in (STORED, DEFLATED):
+            continue
+        offset = start + _LOCAL_SIZE + sum(struct.unpack_from("<HH", local, 26))
+        if offset + entry.stored <= size:
+            members.append(Member(entry.text, entry.method, entry.size, entry.stored, entry.crc, start, offset))
+    return members
+
+
+def leads_out(name: str) -> bool:
+    """Whether a member would be unpacked outside of the folder that is meant for it."""
+    return name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or (name[1:2] == ":" and name[0].isalpha())
 
 
 def first_name(head: bytes) -> str:
