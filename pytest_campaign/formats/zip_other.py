@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from . import formats
 from .base import HEAD, Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
 from .pickle_file import begins_as_pickle, is_pickle_name
 from .pickle_globals import Kind, by_danger, kind
@@ -25,8 +26,9 @@ _BEGINNINGS = (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def recognise(candidate: Candidate) -> bool:
-    """By the first bytes. Other formats are asked first."""
-    return candidate.head.startswith(_BEGINNINGS)
+    """By the first bytes, when no other format knows it."""
+    others = (form for name, form in formats().items() if name != NAME)
+    return candidate.head.startswith(_BEGINNINGS) and not any(form.recognise(candidate) for form in others)
 
 
 def read(unit: Unit, source: Source) -> Reading:
