@@ -386,10 +386,29 @@ def test_faults_of_many_tensors_are_one_problem(path):
     assert (problem.where, problem.count) == ("w", 2)
 
 
+def test_a_value_that_nothing_gives(path):
+    """What a node takes is an input, an initializer or the output of a node, in its own graph or in one around it."""
+    def lose(made):
+        made.graph.initializer[0].name = "renamed"
+
+    (problem,) = read(change(path, lose)).problems
+    assert (problem.kind, problem.where) == (ProblemKind.MISSING_TENSORS, "w")
+    assert "nodes take 1 value that the graph does not have: w" in problem.observed
+
+    def inside(name):
+        body = helper.make_graph([helper.make_node("Add", ["own", name], ["o"]), helper.make_node("Clip", ["o", "", "w"], ["p"])],
+                                 "body", [helper.make_tensor_value_info("own", TensorProto.FLOAT, [4])], [])
+        return lambda made: made.graph.node.append(helper.make_node("Loop", ["x"], ["z"], body=body))
+
+    save(model(), path)
+    assert kinds(read(change(path, inside("w")))) == []
+    assert [problem.where for problem in read(change(path, inside("lost"))).problems] == ["lost"]
+
+
 def test_an_initializer_twice(path):
-    change(path, lambda made: setattr(made.graph.initializer[1], "name", "v"))
+    change(path, lambda made: made.graph.initializer.add().CopyFrom(numpy_helper.from_array(weights(3), "v")))
     assert kinds(read(path)) == []
-    change(path, lambda made: setattr(made.graph.initializer[1], "name", "w"))
+    change(path, lambda made: setattr(made.graph.initializer[2], "name", "w"))
     assert kinds(read(path)) == [ProblemKind.DAMAGED]
 
 

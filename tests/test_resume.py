@@ -264,6 +264,22 @@ def test_states_and_parameters_are_counted(optimizers, fits):
     assert (misfit(optimizers, [(2, 3), (3,), (3,)]) is None) is fits
 
 
+def test_a_moment_of_one_parameter_is_lost(four):
+    change(four / "optimizer.pt", lambda value: value["state"][3].pop("exp_avg"))
+    assert found(four) == [(ProblemKind.OPTIMIZER, "optimizer.pt")]
+    assert "it has no state.3.exp_avg" in next(p.observed for p in read(four).problems if p.kind is ProblemKind.OPTIMIZER)
+
+
+@pytest.mark.parametrize("edit", [
+    lambda state: state.pop(3),  # a parameter that got no gradient
+    lambda state: [state[number].update(max_exp_avg_sq=state[number]["exp_avg"]) for number in range(4)],  # a group with amsgrad
+    lambda state: [state[number].pop("exp_avg") for number in range(4)],  # a group without momentum
+    lambda state: state[3].update(exp_avg_sq_row=torch.ones(2), exp_avg_sq_col=state[3].pop("exp_avg_sq"))])  # factored
+def test_parameters_may_have_different_states(four, edit):
+    change(four / "optimizer.pt", lambda value: edit(value["state"]))
+    assert found(four) == []
+
+
 def test_experts_are_stored_in_pieces():
     assert in_pieces(["model.layers.0.block_sparse_moe.experts.7.w1.weight"])
     assert not in_pieces(["model.layers.0.mlp.up_proj.weight", "experts.gate"])

@@ -48,6 +48,7 @@ class ProblemKind(enum.StrEnum):
     SHARD_MISSING = "shard-missing"  # a file that the set or its index names is absent
     SHARD_INDEX = "shard-index"  # the index and the shards contradict each other, or there is no index
     HOLE = "never-written"  # a range of the file that was never written
+    NUL_TAIL = "nul-tail"  # NUL bytes in place of the last tensors
     FOREIGN_CLASS = "foreign-class"  # a class of a project that would have to be imported
     FRAMEWORK_CLASS = "framework-class"  # a known framework's or the standard library's data class
     UNSAFE_GLOBAL = "unsafe-global"  # a function that runs code when the file is loaded

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from .base import Candidate, Depth, FileFacts, Format, Placed, Problem, ProblemKind, Reading, Source, Unit
+from .nul_tail import nul_tail, row_of
 from .protobuf_wire import Cut, Window
 from .streaming import Segment, digest, never_written, non_finite, scan
 from .zip_archive import reader
@@ -205,7 +206,8 @@ def read(unit: Unit, source: Source) -> Reading:
             problems.append(Problem(ProblemKind.TRUNCATED, path, observed, f"at least {cut.needed:,} bytes", where))
             depth = None
         whole = [array for array in arrays if array.start + array.length <= size]
-        segments = [Segment(array.start, array.length, array.dtype, label=array.name) for array in whole]
+        segments = [Segment(array.start, array.length, array.dtype, label=array.name,
+                            row=row_of(array.shape, array.length // max(1, math.prod(array.shape)))) for array in whole]
         problems += never_written(path, file, size, segments)
         zero: Mapping[str, bool] = {}
         if source.depth >= Depth.TENSORS:
@@ -214,6 +216,7 @@ def read(unit: Unit, source: Source) -> Reading:
             named = [(array.name, found) for array, found in zip(whole, result.segments, strict=True)]
             zero = {name: found.zero for name, found in named}
             problems += non_finite(path, named)
+            problems += nul_tail(path, file, segments)
             depth = Depth.TENSORS if depth is not None else None
         else:
             sha256 = digest(file, size, source)

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, cast
 
 from .base import Candidate, Depth, FileFacts, Folder, Format, Holds, Problem, ProblemKind, Reading, Source, Unit
+from .nul_tail import nul_tail, row_of
 from .streaming import Found, Segment, Values, exactly, never_written, non_finite, scan
 
 NAME = "GGUF"
@@ -64,13 +65,17 @@ _SPLIT = re.compile(r"(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """One tensor info. ``offset`` counts from the start of the data; ``length`` is None for an unknown type."""
+    """One tensor info.
+
+    ``offset`` counts from the start of the data; ``length`` is None for an unknown type; ``row`` is that of `Segment`.
+    """
 
     name: str
     type: str
     elements: int
     offset: int
     length: int | None
+    row: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,6 +196,7 @@ def read(unit: Unit, source: Source) -> Reading:
                 facts.append(FileFacts(path, size, result.sha256))
                 found = [(segment, seen) for segment, seen in zip(tested, result.segments, strict=True)]
                 named[path] = [(segment.label, _scales(file, segment) or seen) for segment, seen in found]
+                problems += nul_tail(path, file, tested)
                 read_bytes += sum(segment.length for segment in tested)
             else:
                 facts.append(FileFacts(path, size))
@@ -344,7 +350,8 @@ def _tensor_infos(cursor: _Cursor, count: int) -> list[Tensor]:
         if (shape[0] if shape else 1) % block:
             raise _Fault(ProblemKind.DAMAGED, f"rows of {shape[0] if shape else 1:,} elements of type {label}",
                          f"a multiple of {block}", name)
-        tensors.append(Tensor(name, label, elements, offset, elements // block * block_bytes))
+        tensors.append(Tensor(name, label, elements, offset, elements // block * block_bytes,
+                              row_of(shape[::-1], block_bytes) if block == 1 else 0))
     return tensors
 
 
@@ -407,7 +414,7 @@ def _segments(header: Header, size: int) -> Sequence[Segment]:
     for tensor in sorted(header.tensors, key=lambda tensor: tensor.offset):
         start = header.data + tensor.offset
         if tensor.length and start >= end and start + tensor.length <= size:
-            segments.append(Segment(start, tensor.length, tensor.type, label=tensor.name))
+            segments.append(Segment(start, tensor.length, tensor.type, label=tensor.name, row=tensor.row))
             end = start + tensor.length
     return segments
 

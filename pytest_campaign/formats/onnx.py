@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO
 
 from .. import paths
+from ..text import listed, number
 from .base import Candidate, Depth, FileFacts, Folder, Format, Holds, Problem, ProblemKind, Reading, Source, Unit
+from .nul_tail import nul_tail, row_of
 from .protobuf_wire import FIXED32, FIXED64, LENGTH, VARINT, Cut, Field, Malformed, Window, fields
 from .streaming import Segment, never_written, non_finite, scan
 
@@ -26,6 +28,7 @@ MOST_FIELDS = 10_000_000
 MOST_TENSORS = 500_000
 MOST_LOCATIONS = 10_000  # external data files of one model
 MOST_DIMENSIONS = 64
+MOST_NAMES = 2_000_000  # of values in graphs; in a model with more nobody asks where its inputs come from
 DEEPEST = 100  # messages in messages, as protobuf's own parsers allow
 LARGEST = 1 << 31  # bytes of a message (protobuf.dev, Proto Limits)
 _LONGEST_TEXT = 1024  # bytes of a name that are looked at
@@ -56,6 +59,7 @@ MESSAGES: Mapping[str, Mapping[int, str]] = {
     "SparseTensorProto": {1: "TensorProto", 2: "TensorProto"},
 }
 _SPARSE_INDICES = 2
+_NODE_INPUT, _NODE_OUTPUT, _GRAPH_INPUT = 1, 2, 11
 
 # TensorProto.DataType: name, bits of an element in raw data, the field of typed data.
 TYPES: Mapping[int, tuple[str, int, int]] = {
@@ -121,11 +125,19 @@ class _Fault(Exception):
         self.kind, self.observed, self.expected = kind, observed, expected
 
 
+@dataclasses.dataclass
+class _Scope:
+    """The names of the values of one graph: what its inputs, initializers and nodes give, and what its nodes take."""
+
+    given: set[str] = dataclasses.field(default_factory=set)
+    taken: set[str] = dataclasses.field(default_factory=set)
+
+
 # Recognition
 
 
 def recognise(candidate: Candidate) -> bool:
-    """Whether the file begins as a ModelProto, complete or cut inside its graph.
+    """Whether the file begins as a ModelProto, complete, or cut or damaged inside or behind its graph.
 
     It must begin with a version, go on with known fields of the right type, texts that are text and an operator set
     that is one, and reach a graph whose first field a graph has.
@@ -143,10 +155,8 @@ def recognise(candidate: Candidate) -> bool:
             seen.add(field.number)
             if {_GRAPH, _OPSETS} <= seen:
                 return True
-    except Cut:
+    except (Cut, Malformed):
         pass
-    except Malformed:
-        return False
     return _GRAPH in seen
 
 
@@ -275,6 +285,9 @@ class _Walk:
         self._where = ""
         self._end = 0  # of the last top-level field, also when the file ends inside it
         self._twice: list[str] = []
+        self._scopes: list[_Scope] = []  # of the graphs that are being read, the outermost first
+        self._names = 0
+        self._lacking: list[str] = []
         self._fault: _Fault | None = None
 
     @property
@@ -313,6 +326,11 @@ class _Walk:
         if self._twice:
             yield Problem(ProblemKind.DAMAGED, path, "two initializers of this name in one graph", "each name once",
                           self._twice[0], len(self._twice))
+        if self._lacking and self.finished and self._names <= MOST_NAMES:
+            lacking = sorted(self._lacking)
+            yield Problem(ProblemKind.MISSING_TENSORS, path,
+                          f"nodes take {number(len(lacking), 'value')} that the graph does not have: {listed(lacking, 3)}",
+                          "an initializer, an input or the output of a node for each", lacking[0], len(lacking))
 
     def _model(self, seen: set[int]) -> None:
         version = 0
@@ -349,8 +367,41 @@ class _Walk:
     def _message(self, kind: str, start: int, end: int, depth: int) -> None:
         if depth > DEEPEST:
             raise _Fault(ProblemKind.TOO_LARGE, f"messages in messages, more than {DEEPEST} deep", f"at most {DEEPEST}")
+        if kind == "GraphProto":
+            self._graph(start, end, depth)
+        else:
+            self._parts_of(kind, start, end, depth)
+
+    def _graph(self, start: int, end: int, depth: int) -> None:
+        """A graph with its names. What a graph inside a node takes may come from the graph around it."""
+        scope = _Scope()
+        self._scopes.append(scope)
+        self._parts_of("GraphProto", start, end, depth)
+        self._scopes.pop()
+        absent = scope.taken - scope.given
+        if self._scopes:
+            self._scopes[-1].taken |= absent
+        elif self._place == "the graph":  # functions and training graphs have names from elsewhere
+            self._lacking += absent
+
+    def _name(self, kind: str, field: Field) -> None:
+        """Note a name of a value that a node takes or gives, or that comes in."""
+        if not self._scopes or self._first_look or field.wire != LENGTH or self._names > MOST_NAMES:
+            return
+        scope = self._scopes[-1]
+        if kind == "NodeProto" and field.number in (_NODE_INPUT, _NODE_OUTPUT):
+            self._names += 1
+            if name := self._text(field):  # an optional input that is left out has no name
+                (scope.taken if field.number == _NODE_INPUT else scope.given).add(name)
+        elif kind == "GraphProto" and field.number == _GRAPH_INPUT:
+            self._names += 1
+            scope.given.update(self._text(part) for part in self._each(field.start, field.end)
+                               if (part.number, part.wire) == (1, LENGTH))
+
+    def _parts_of(self, kind: str, start: int, end: int, depth: int) -> None:
         names: set[str] = set()
         for field in self._each(start, end):
+            self._name(kind, field)
             inner = MESSAGES[kind].get(field.number)
             if inner is None:
                 continue
@@ -361,6 +412,8 @@ class _Walk:
                 continue
             indices = kind == "SparseTensorProto" and field.number == _SPARSE_INDICES
             name = self._tensor(field, indices=indices, initializer=kind == "GraphProto")
+            if self._scopes and kind in ("GraphProto", "SparseTensorProto"):  # a sparse initializer has the name of its values
+                self._scopes[-1].given.add(name)
             if kind == "GraphProto":
                 if name in names:
                     self._twice.append(name)
@@ -522,7 +575,8 @@ class _Checks:
         is_parameter = tensor.initializer and tensor.elements > 1
         if numbers is not None and numbers.length == tensor.bytes and (path != self._path or (dtype and is_parameter)):
             tested = dtype if is_parameter else None
-            segment = Segment(numbers.offset, numbers.length, tested, label=tensor.name)
+            row = row_of(tensor.shape, numbers.length // max(1, tensor.elements))
+            segment = Segment(numbers.offset, numbers.length, tested, label=tensor.name, row=row)
             self.ranges.setdefault(path, []).append(segment)
         elif dtype and is_parameter:
             self.untested += 1
@@ -535,6 +589,8 @@ class _Checks:
             return None, 0
         result = scan(file, size, segments, self._source)
         for problem in non_finite(path, [(part.label, seen) for part, seen in zip(segments, result.segments, strict=True)]):
+            self.note(problem)
+        for problem in nul_tail(path, file, segments):
             self.note(problem)
         return result.sha256, sum(segment.length for segment in segments)
 

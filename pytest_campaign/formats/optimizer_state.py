@@ -32,6 +32,7 @@ _FULL = frozenset({"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer",
                    "exp_inf", "state1", "state2"})
 _KNOWN = _FULL | {"step", "exp_avg_sq_row", "exp_avg_sq_col", "row_var", "col_var", "variance", "RMS", "eta", "mu", "mu_product",
                   "qmap1", "qmap2", "absmax1", "absmax2", "max1", "max2", "new_max1", "new_max2", "unorm_vec", "gnorm_vec"}
+_MOMENTS = frozenset({"exp_avg", "exp_avg_sq"})
 _NUMBERS = {"F32": "<f", "F64": "<d", "I64": "<q", "I32": "<i"}
 _EXPERTS = re.compile(r"\.experts?\.[0-9]+\.")
 _SHOWN = 3
@@ -43,7 +44,8 @@ class Optimizer:
 
     ``shapes`` are those of the parameters for which it keeps states of their size, ``parameters`` is how many its groups have,
     at least, and ``step`` the highest number of steps that it made (None where it does not count). ``keeps_state``: every step
-    leaves a state, by its settings. ``states`` is the number of its states of any kind.
+    leaves a state, by its settings. ``states`` is the number of its states of any kind. ``torn`` is the name of a moment that the
+    state of a single parameter lacks, "" if none does.
     """
 
     shapes: Sequence[Shape]
@@ -51,6 +53,7 @@ class Optimizer:
     step: int | None
     keeps_state: bool
     states: int
+    torn: str = ""
 
 
 def training_parts(names: Iterable[str], stated: Mapping[tuple[str, ...], Any]) -> Sequence[str]:
@@ -89,7 +92,17 @@ def optimizer(reading: Reading, source: Source, *above: str) -> Optimizer | None
     return Optimizer(
         shapes, sum(len(value) for value in listed if isinstance(value, tuple)), max(steps, default=None),
         any(chain[2:] == ("betas",) for chain in groups) or any(isinstance(value, float) and value > 0 for value in momentum),
-        len(entries) + len(steps))
+        len(entries) + len(steps), _torn(prefix, entries))
+
+
+def _torn(prefix: str, entries: Mapping[str, Mapping[str, Placed]]) -> str:
+    """A moment of Adam that one parameter lacks and the others have. Groups with settings of their own are several parameters."""
+    kinds = collections.Counter(frozenset(states) for states in entries.values())
+    usual = max(kinds, key=lambda kind: kinds[kind], default=frozenset[str]())
+    lacking = [(parameter, usual - states.keys()) for parameter, states in entries.items() if states.keys() < usual]
+    if kinds[usual] < 2 or len(lacking) != 1 or not (lost := sorted(lacking[0][1] & _MOMENTS)):
+        return ""
+    return f"{prefix}{lacking[0][0]}.{lost[0]}"
 
 
 def _read_steps(placed: Sequence[Placed], source: Source) -> list[int]:
@@ -114,6 +127,9 @@ def in_pieces(names: Iterable[str]) -> bool:
 
 def misfit(optimizers: Iterable[Optimizer], parameters: Iterable[Shape]) -> tuple[str, str] | None:
     """Why optimizers are not those of a model with parameters of these shapes, and what was expected; None when they may be."""
+    optimizers = list(optimizers)
+    if torn := next((one.torn for one in optimizers if one.torn), None):
+        return f"it has no {torn}, which every other parameter has", "the same states for every parameter of a group"
     there = collections.Counter(parameters)
     kept: collections.Counter[Shape] = collections.Counter()
     groups = 0

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, TypeGuard
 from .. import tensor_digests
 from ..readers import strict_json
 from .base import Candidate, Depth, FileFacts, Format, Holds, Placed, Problem, ProblemKind, Reading, Source, Unit
+from .nul_tail import nul_tail, row_of
 from .optimizer_state import training_parts
 from .streaming import Found, Segment, digest, exactly, never_written, non_finite, scan
 
@@ -75,7 +76,8 @@ class Header:
     def segments(self, hashed: Collection[str] = ()) -> Sequence[Segment]:
         """The tensors as the pass wants them; ``hashed`` are the names of those whose digests are to be taken."""
         return [Segment(self.start + tensor.start, tensor.end - tensor.start, tensor.dtype, label=tensor.name,
-                        header=tensor_digests.header(tensor.dtype, tensor.shape) if tensor.name in hashed else None)
+                        header=tensor_digests.header(tensor.dtype, tensor.shape) if tensor.name in hashed else None,
+                        row=row_of(tensor.shape, DTYPES.get(tensor.dtype, 0) // 8))
                 for tensor in self.tensors]
 
 
@@ -122,6 +124,7 @@ def read(unit: Unit, source: Source) -> Reading:
                 result = scan(file, size, segments, source)
                 facts = FileFacts(path, size, result.sha256)
                 names = [tensor.name for tensor in header.tensors]
+                problems += nul_tail(path, file, segments)
                 problems += non_finite(path, zip(names, result.segments, strict=True))
                 values = result.segments
                 depth, bytes_read = Depth.TENSORS, header.end - header.start

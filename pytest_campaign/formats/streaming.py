@@ -47,7 +47,8 @@ class Segment:
     ``dtype`` is a name as safetensors writes it (F32, BF16, F8_E4M3 ..., also C128); None and types that have no
     NaN or infinity (integers, F4 ...) mean that no value is looked at. ``crc`` asks for the CRC-32 of the bytes,
     which goes on from ``seed``, the CRC-32 of what lies before them. ``label`` is the caller's own, for messages. With
-    ``header`` the SHA-256 of the header and the bytes is taken.
+    ``header`` the SHA-256 of the header and the bytes is taken. ``row`` are the bytes of one row of a tensor, 0 where it has
+    none or that is not known.
     """
 
     offset: int
@@ -57,10 +58,17 @@ class Segment:
     label: str = ""
     seed: int = 0
     header: bytes | None = None
+    row: int = 0
 
     @property
     def end(self) -> int:
         return self.offset + self.length
+
+    @property
+    def width(self) -> int:
+        """The bytes of a number, 1 where no value is looked at."""
+        codes = _CODES.get(self.dtype or "")
+        return codes.width if codes else 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,6 +262,11 @@ _CODES = {
     # OCP microscaling specification 1.0: an exponent alone, without sign; all ones are NaN.
     "F8_E8M0": _Codes("uint8", 1, "bitwise_and", 0xFF, 0xFF),
 }
+
+
+def is_floating(dtype: str | None) -> bool:
+    """Whether numbers of a type are looked at: it has NaN or infinity."""
+    return dtype in _CODES
 
 
 class _Seen:

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from .. import paths
 from .base import Candidate, Depth, FileFacts, Folder, Format, Problem, ProblemKind, Reading, Source, Unit
+from .nul_tail import nul_tail, row_of
 from .streaming import Segment, exactly, never_written, non_finite, scan
 from .tensorflow_index import MAGIC, Index, parse
 from .zip_archive import reader
@@ -148,7 +149,8 @@ class _Work:
             sha256 = result.sha256
             if deep:
                 self._bytes += sum(segment.length for segment in segments)
-                found = non_finite(path, [(s.label, seen) for s, seen in zip(segments, result.segments, strict=True)])
+                tested = [(s.label, seen) for s, seen in zip(segments, result.segments, strict=True)]
+                found = iter([*non_finite(path, tested), *nul_tail(path, file, segments)])
         else:
             self._source.advance(size)
         self._facts.append(FileFacts(path, size, sha256))
@@ -171,7 +173,8 @@ class _Work:
         segments: list[Segment] = []
         for entry in sorted(entries, key=lambda entry: entry.offset):
             if entry.offset + entry.size <= size and (not segments or entry.offset >= segments[-1].end):
-                segments.append(Segment(entry.offset, entry.size, entry.dtype or None, label=entry.name))
+                segments.append(Segment(entry.offset, entry.size, entry.dtype or None, label=entry.name,
+                                        row=row_of(entry.shape, entry.size // max(1, math.prod(entry.shape)))))
         with self._source.open(path) as file:
             yield from never_written(path, file, size, segments)
             yield from self._fact(path, file, size, segments)

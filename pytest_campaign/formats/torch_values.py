@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 from ..tensor_digests import header, shape_of
 from .base import Depth, Placed, Problem, ProblemKind, Source, Strided
+from .nul_tail import nul_tail, row_of
 from .streaming import Found, Segment, digest, exactly, never_written, non_finite, scan
 from .torch_object import EXPANDED, Tensor
 
@@ -74,6 +75,8 @@ def read_values(file: BinaryIO, size: int, parts: Sequence[Part], tensors: Seque
         if part.key is not None and part.key not in broken:
             named += judged.tensors(part, found, [tensor for tensor in users.get(part.key, ()) if _is_tested(tensor)])
     problems += non_finite(path, named)
+    if not wrong:
+        problems += nul_tail(path, file, [segment for part, segment in zip(parts, segments, strict=True) if part.key is not None])
     zero = {name for name, found in named if found.zero}
     taken = {(part.key, segment.header): found.sha256
              for part, segment, found in zip(parts, segments, result.segments, strict=True) if segment.header is not None}
@@ -122,9 +125,10 @@ def _segment(part: Part, users: Mapping[str, Sequence[Tensor]], hashed: Collecti
     dtype = next((_SCANNED_AS.get(tensor.dtype, tensor.dtype) for tensor in here if _is_tested(tensor)), None)
     wanted = (tensor for tensor in here if tensor.name in hashed)
     whole = (tensor for tensor in wanted if _starts(tensor) and tensor.elements * tensor.item == part.length)
+    alone = here[0] if len(here) == 1 and here[0].in_order and here[0].elements * here[0].item == part.length else None
     return Segment(
         part.offset, part.length, dtype, crc=part.crc is not None, label=here[0].name if here and here[0].name else part.name,
-        header=next(map(_header, whole), None),
+        header=next(map(_header, whole), None), row=row_of(alone.shape, alone.item) if alone else 0,
     )
 
 

@@ -117,6 +117,20 @@ def a_header_with_metadata(made: Written) -> None:
     save_file(tensors(1), made / WEIGHTS, metadata={"format": "pt", "note": 'a "quoted" word'})
 
 
+@faulty("reload.nul-tail", "variant/weights", WEIGHTS)
+def the_last_blocks_never_reached_the_disk(made: Written) -> None:
+    save_file({"bias": torch.ones(24), "weight": torch.randn(40, 24)}, made / WEIGHTS)
+    data = (made / WEIGHTS).read_bytes()
+    (made / WEIGHTS).write_bytes(data[:-1000] + bytes(1000))
+
+
+@sound("reload.nul-tail", "variant/weights")
+def rows_that_pad_an_embedding(made: Written) -> None:
+    table = torch.randn(40, 24)
+    table[30:] = 0
+    save_file({"bias": torch.ones(24), "weight": table}, made / WEIGHTS)
+
+
 def flip(file: Path) -> None:
     """Flip one bit of a tensor in a torch file."""
     with zipfile.ZipFile(file) as archive:

@@ -31,6 +31,7 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.SHARD_MISSING: (rules.SHARD_MISSING, "copy the missing files while the machine is still there"),
     ProblemKind.SHARD_INDEX: (rules.SHARD_INDEX, "copy the whole folder again, or save it into an empty one"),
     ProblemKind.HOLE: (rules.NEVER_WRITTEN, "compare the digest with the original"),
+    ProblemKind.NUL_TAIL: (rules.NUL_TAIL, "copy or download it again, or take the checkpoint before"),
     ProblemKind.FOREIGN_CLASS: (rules.FOREIGN_CLASS, "save a state dict, and the configuration as plain data"),
     ProblemKind.FRAMEWORK_CLASS: (
         rules.FRAMEWORK_CLASS, "none here; torch.load needs these classes in torch.serialization.add_safe_globals"),

@@ -140,6 +140,17 @@ NEVER_WRITTEN = Rule("reload.never-written", Level.WARNING, """
 
     Fix: compare the digest with the original; save or copy again when it differs.
     """)
+NUL_TAIL = Rule("reload.nul-tail", Level.ERROR, """
+    The file has its full length, and its last tensors are NUL bytes.
+
+    The zeros begin in the middle of a row of numbers and go on to the end. Rows of zeros that pad an embedding and layers that
+    begin at zero are something else and are not reported. No library sees it: the model loads and computes nonsense.
+
+    Usual causes: a machine that went down before the last blocks reached the disk; a download or a save that was given its size
+    first and was interrupted.
+
+    Fix: copy or download the file again; if the original ends in zeros too, take the checkpoint before.
+    """, at_source=True)
 FOREIGN_CLASS = Rule("reload.foreign-class", Level.ERROR, """
     The file needs a class of a project to be loaded.
 

@@ -1,0 +1,122 @@
+"""Zeros at the end of a file that were never written, and those that belong there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from disk_source import DiskSource
+from safetensors.torch import save_file
+
+from pytest_campaign.formats import safetensors_file
+from pytest_campaign.formats.base import ProblemKind, Unit
+from pytest_campaign.formats.nul_tail import row_of
+
+
+def found(path: Path) -> list[tuple[ProblemKind, str]]:
+    reading = safetensors_file.read(Unit("safetensors", path.name, (path.name,)), DiskSource(path.parent))
+    return [(problem.kind, problem.where) for problem in reading.problems]
+
+
+def saved(path: Path, **tensors: torch.Tensor) -> Path:
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    return path
+
+
+def emptied(path: Path, count: int) -> Path:
+    """The last bytes are NUL."""
+    data = path.read_bytes()
+    path.write_bytes(data[:-count] + bytes(count))
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    return tmp_path / "m.safetensors"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.float8_e4m3fn])
+@pytest.mark.parametrize("rows", [2.5, 20.3, 37.6])
+def test_the_end_of_one_matrix(path: Path, dtype: torch.dtype, rows: float) -> None:
+    saved(path, a=torch.ones(40).to(dtype), w=(torch.rand(40, 64) + 1).to(dtype))
+    assert found(path) == []
+    assert found(emptied(path, int(rows * 64 * dtype.itemsize))) == [(ProblemKind.NUL_TAIL, "w")]
+
+
+def test_the_numbers_are_told(path: Path) -> None:
+    saved(path, a=torch.rand(40, 64) + 1, b=torch.rand(8, 64) + 1, c=torch.ones(9))
+    emptied(path, 4 * (10 * 64 + 8 * 64 + 9))
+    reading = safetensors_file.read(Unit("safetensors", path.name, (path.name,)), DiskSource(path.parent))
+    (problem,) = reading.problems
+    assert problem.count == 3
+    assert "the last 4,644 bytes of the tensor data are NUL" in problem.observed
+    assert "2,560 of 10,240 bytes of a and all of the 2 tensors behind it" in problem.observed
+
+
+def test_a_large_tail_is_searched_in_pieces(path: Path) -> None:
+    saved(path, a=torch.rand(3000, 512) + 1)
+    assert found(emptied(path, 5_000_000)) == [(ProblemKind.NUL_TAIL, "a")]
+
+
+def rows_of_padding() -> dict[str, torch.Tensor]:
+    table = torch.randn(50, 64)
+    table[40:] = 0
+    return {"a": torch.randn(8, 8), "w": table}
+
+
+def padded_in_both_directions() -> dict[str, torch.Tensor]:
+    table = torch.randn(50, 64)
+    table[40:] = 0
+    table[:, 50:] = 0
+    return {"w": table}
+
+
+def a_triangle() -> dict[str, torch.Tensor]:
+    return {"w": torch.ones(40, 64).triu(-20).flip(1)}
+
+
+def a_flat_parameter_with_padding() -> dict[str, torch.Tensor]:
+    flat = torch.randn(5000)
+    flat[4321:] = 0
+    return {"w": flat}
+
+
+def layers_that_begin_at_zero() -> dict[str, torch.Tensor]:
+    return {"a": torch.randn(8, 64), "b": torch.zeros(64, 64), "c": torch.zeros(64, 64), "d": torch.zeros(64)}
+
+
+def pruned() -> dict[str, torch.Tensor]:
+    return {"w": torch.randn(64, 64) * (torch.rand(64, 64) > 0.99)}
+
+
+def a_last_number_that_is_zero() -> dict[str, torch.Tensor]:
+    table = torch.randn(50, 64)
+    table[39, -3:] = 0
+    table[40:] = 0
+    return {"w": table}
+
+
+def whole_numbers() -> dict[str, torch.Tensor]:
+    table = torch.ones(50, 64, dtype=torch.int32)
+    table[30:, :] = 0
+    table[30, :20] = 5
+    return {"w": table}
+
+
+def all_zero() -> dict[str, torch.Tensor]:
+    return {"w": torch.zeros(50, 64)}
+
+
+@pytest.mark.parametrize("make", [rows_of_padding, padded_in_both_directions, a_triangle, a_flat_parameter_with_padding, pruned,
+                                  layers_that_begin_at_zero, a_last_number_that_is_zero, whole_numbers, all_zero])
+def test_zeros_that_belong_there(path: Path, make: object) -> None:
+    assert callable(make)
+    assert found(saved(path, **make())) == []
+
+
+@pytest.mark.parametrize(("shape", "row"), [
+    ((7,), 0), ((7, 32), 128), ((8, 4, 3, 3), 144), ((9, 4), 16), ((), 0), ((2, 3, 64), 256)])
+def test_rows(shape: tuple[int, ...], row: int) -> None:
+    assert row_of(shape, 4) == row
