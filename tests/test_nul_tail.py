@@ -9,7 +9,7 @@ import torch
 from disk_source import DiskSource
 from safetensors.torch import save_file
 
-from pytest_campaign.formats import safetensors_file
+from pytest_campaign.formats import safetensors_file, torch_zip
 from pytest_campaign.formats.base import ProblemKind, Unit
 from pytest_campaign.formats.nul_tail import row_of
 
@@ -50,9 +50,8 @@ def test_the_numbers_are_told(path: Path) -> None:
     emptied(path, 4 * (10 * 64 + 8 * 64 + 9))
     reading = safetensors_file.read(Unit("safetensors", path.name, (path.name,)), DiskSource(path.parent))
     (problem,) = reading.problems
-    assert problem.count == 3
     assert "the last 4,644 bytes of the tensor data are NUL" in problem.observed
-    assert "2,560 of 10,240 bytes of a and all of the 2 tensors behind it" in problem.observed
+    assert "2,560 of 10,240 bytes of a and the whole of 2 tensors behind it" in problem.observed
 
 
 def test_a_large_tail_is_searched_in_pieces(path: Path) -> None:
@@ -120,3 +119,12 @@ def test_zeros_that_belong_there(path: Path, make: object) -> None:
     ((7,), 0), ((7, 32), 128), ((8, 4, 3, 3), 144), ((9, 4), 16), ((), 0), ((2, 3, 64), 256)])
 def test_rows(shape: tuple[int, ...], row: int) -> None:
     assert row_of(shape, 4) == row
+
+
+def test_a_zip_file_says_it_too(tmp_path: Path) -> None:
+    torch.save({"w": torch.rand(40, 64) + 1}, tmp_path / "m.pt")
+    emptied(tmp_path / "m.pt", 3000)
+    (problem,) = torch_zip.read(Unit("torch zip", "m.pt", ("m.pt",)), DiskSource(tmp_path)).problems
+    assert problem.kind is ProblemKind.TRUNCATED
+    assert "without a zip directory; its last 3,000 bytes are NUL" in problem.observed
+    assert problem.expected == "a zip directory behind the members: 1 storage of 10,240 bytes alone"

@@ -176,9 +176,9 @@ def test_shards_in_a_subfolder(tmp_path):
 
 
 @pytest.mark.parametrize(("spoil", "observed", "where"), [
-    (lambda w: w | {"ghost": shard(1)}, "1 tensors in the index and in no shard", "ghost"),
-    (lambda w: w | {"layers.1.bias": shard(2)}, "1 tensors in another shard than the index says", "layers.1.bias"),
-    (lambda w: {name: file for name, file in w.items() if name != "layers.3.bias"}, "1 tensors in a shard and not in the index",
+    (lambda w: w | {"ghost": shard(1)}, "1 tensor in the index and in no shard", "ghost"),
+    (lambda w: w | {"layers.1.bias": shard(2)}, "1 tensor in another shard than the index says", "layers.1.bias"),
+    (lambda w: {name: file for name, file in w.items() if name != "layers.3.bias"}, "1 tensor in a shard and not in the index",
      "layers.3.bias")])
 def test_an_index_that_is_not_true(tmp_path, spoil, observed, where):
     good = write(tmp_path)
@@ -194,7 +194,7 @@ def test_a_tensor_in_two_shards(tmp_path):
     write(tmp_path)
     save_file(tensors(2) | {"layers.1.bias": torch.ones(4)}, tmp_path / shard(2))
     problem = only(tmp_path)
-    assert problem.observed.startswith("1 tensors in two shards")
+    assert problem.observed.startswith("1 tensor in two shards")
     assert problem.where == "layers.1.bias"
 
 

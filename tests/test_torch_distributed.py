@@ -238,7 +238,7 @@ def _invent(metadata):
     del metadata.state_dict_metadata["model.2.weight"]
 
 
-@pytest.mark.parametrize(("edit", "said"), [(_resize, "16 of the 18 elements"), (_invent, "not in the table of items")])
+@pytest.mark.parametrize(("edit", "said"), [(_resize, "16 of the 18 elements"), (_invent, "of items that its table lacks")])
 def test_the_metadata_contradicts_itself(saved, edit, said):
     change_metadata(saved / "state", edit)
     problem = only(saved)
@@ -248,7 +248,7 @@ def test_the_metadata_contradicts_itself(saved, edit, said):
 
 def test_an_item_without_a_place(saved):
     change_metadata(saved / "state", _lose)
-    assert "1 items of which the metadata does not say where they lie" in read(saved).problems[0].observed
+    assert "the metadata does not say where 1 item of its table can be found" in read(saved).problems[0].observed
 
 
 def test_an_item_of_another_type_than_announced(saved):

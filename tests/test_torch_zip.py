@@ -216,7 +216,7 @@ def test_truncated(path, cut):
     reading = read(path)
     assert (reading.depth, kinds(reading)) == (None, [ProblemKind.TRUNCATED])
     assert f"{len(whole) - cut:,} bytes" in reading.problems[0].observed
-    assert "3 storages alone take 1,064" in reading.problems[0].expected
+    assert "3 storages of 1,064 bytes alone" in reading.problems[0].expected
 
 
 def test_truncated_within_its_pickle(path):

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..text import number
 from . import rebuilding, tensor_names
 from .base import Placed, Problem, ProblemKind, Source
 from .model_files import ADAPTER_CONFIG, CONFIG, LARGEST_CONFIG
@@ -113,13 +114,13 @@ def compare(place: str, config: Mapping[str, Any], layout: Mapping[str, Placed],
     missing = [name for name in wanted if name not in have]
     left = [name for name in have if name not in wanted]
     if missing:
-        lost = f"; {len(left):,} others are left over: {tensor_names.some(left)}" if left else ""
+        lost = f"; {number(len(left), 'other')} left over: {tensor_names.some(left)}" if left else ""
         yield Problem(ProblemKind.MISSING_TENSORS, path,
                       f"{len(missing):,} of {len(wanted):,} tensors are missing: {tensor_names.some(missing)}{lost}",
                       "every tensor of the adapter on this base", missing[0], len(missing))
     elif left:
         yield Problem(ProblemKind.UNEXPECTED_TENSORS, path,
-                      f"{len(left):,} tensors have no place on the base: {tensor_names.some(left)}",
+                      f"{number(len(left), 'tensor')} without a place on the base: {tensor_names.some(left)}",
                       "the tensors that the configuration describes", left[0], len(left))
     wrong = [name for name, shape in wanted.items() if name in have and have[name] != shape]
     if wrong:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import paths
+from ..text import number
 from . import rebuilding, same_weights, sentence_modules, tensor_names, vocabulary, with_values
 from .base import Candidate, Depth, Folder, Format, Holds, Pickled, Placed, Problem, ProblemKind, Reading, Source, Unit
 from .model_files import (
@@ -179,10 +180,10 @@ def _judge(report: rebuilding.Report, layout: Mapping[str, Placed]) -> Iterator[
         return
     if report.missing:
         left = report.unexpected
-        lost = f"; {len(left):,} others are left over: {tensor_names.some(left)}" if left else ""
+        lost = f"; {number(len(left), 'other')} left over: {tensor_names.some(left)}" if left else ""
         absent = tensor_names.some(report.missing)
         yield Problem(ProblemKind.MISSING_TENSORS, path,
-                      f"{len(report.missing):,} tensors are missing, which the library makes up: {absent}{lost}",
+                      f"{number(len(report.missing), 'tensor')} missing, which the library makes up: {absent}{lost}",
                       "every tensor of the model", report.missing[0], len(report.missing))
     else:
         yield from _left_over(report, layout, path)
@@ -205,8 +206,8 @@ def _left_over(report: rebuilding.Report, layout: Mapping[str, Placed], path: st
     ):
         if names:
             yield Problem(kind, layout[names[0]].path if names[0] in layout else path,
-                          f"{len(names):,} tensors have no place in the model: {tensor_names.some(names)}", expected, names[0],
-                          len(names))
+                          f"{number(len(names), 'tensor')} without a place in the model: {tensor_names.some(names)}",
+                          expected, names[0], len(names))
 
 
 def _is_own(name: str, report: rebuilding.Report, layout: Mapping[str, Placed]) -> bool:

@@ -11,6 +11,7 @@ import bisect
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
+from ..text import number
 from .base import Problem, ProblemKind
 from .streaming import CHUNK, Segment, exactly, is_floating
 
@@ -47,10 +48,10 @@ def nul_tail(path: str, file: BinaryIO, segments: Sequence[Segment]) -> Iterator
     lost = sum(bool(segment.row and is_floating(segment.dtype)) for segment in after)
     if lost or _is_torn(file, cut, start):
         zeros = filled[-1].end - start
-        more = f" and all of the {len(after):,} tensors behind it" if after else ""
+        more = f" and the whole of {number(len(after), 'tensor')} behind it" if after else ""
         yield Problem(ProblemKind.NUL_TAIL, path, f"the last {zeros:,} bytes of the tensor data are NUL, from byte {start:,} on: "
                       f"{cut.end - start:,} of {cut.length:,} bytes of {cut.label}{more}",
-                      "numbers up to the end", cut.label, 1 + len(after))
+                      "numbers up to the end", cut.label)
 
 
 def _zeros_from(file: BinaryIO, first: int, end: int) -> int:

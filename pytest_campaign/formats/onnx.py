@@ -553,7 +553,8 @@ class _Checks:
             return
         path = _beside(self._path, location)
         if not self._source.exists(path):
-            self._fault(ProblemKind.SHARD_MISSING, tensor, location, f"the external data file {location} is absent", "the file")
+            self._fault(ProblemKind.SHARD_MISSING, tensor, location, f"the external data file {location} is absent",
+                        "that file beside the model, with the numbers of this tensor")
             return
         size = self._source.size(path)
         offset = _decimal(tensor.entries.get("offset", "0"))
@@ -564,7 +565,7 @@ class _Checks:
         elif length != tensor.bytes:
             self._fault(ProblemKind.DAMAGED, tensor, "length", f"{length:,} bytes of external data", self._needs(tensor))
         elif offset + length > size:
-            self._fault(ProblemKind.TRUNCATED, tensor, "cut", f"{size:,} bytes",
+            self._fault(ProblemKind.TRUNCATED, tensor, "cut", f"the file has {size:,} bytes ({offset + length - size:,} missing)",
                         f"at least {offset + length:,} bytes, as {self._path} says", path)
         elif length:
             self._test(tensor, path, Segment(offset, length))

@@ -195,7 +195,8 @@ def _names(stream: Stream, depth: int) -> dict[Name, None]:
     except (IndexError, KeyError):
         raise _with_names(BadPickle(f"the opcode behind byte {end:,} takes what is not there"), machine) from None
     except (ValueError, OverflowError) as error:
-        raise _with_names(BadPickle(f"behind byte {end:,}: {str(error)[:120]}", incomplete=stream.ended), machine) from None
+        told = f"it cannot be followed behind byte {end:,} ({str(error)[:120]})"
+        raise _with_names(BadPickle(told, incomplete=stream.ended), machine) from None
     return machine.in_order
 
 

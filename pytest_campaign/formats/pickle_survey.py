@@ -335,7 +335,8 @@ def survey(data: bytes) -> Survey:
     except (IndexError, KeyError):
         raise BadPickle(f"the opcode behind byte {end:,} takes what is not there") from None
     except (ValueError, OverflowError) as error:
-        raise BadPickle(f"behind byte {end:,}: {str(error)[:120]}", incomplete=stream.tell() == len(data)) from None
+        what = f"it cannot be followed behind byte {end:,} ({str(error)[:120]})"
+        raise BadPickle(what, incomplete=stream.tell() == len(data)) from None
     return Survey(
         machine.protocol,
         machine.opcodes,

@@ -62,7 +62,8 @@ def load(data: bytes, makers: Mapping[str, Callable[[tuple[Any, ...]], Any]]) ->
     except (IndexError, KeyError):
         raise BadPickle(f"the opcode behind byte {end:,} takes what is not there") from None
     except (ValueError, OverflowError, TypeError) as error:
-        raise BadPickle(f"behind byte {end:,}: {str(error)[:120]}", incomplete=stream.tell() == len(data)) from None
+        what = f"it cannot be followed behind byte {end:,} ({str(error)[:120]})"
+        raise BadPickle(what, incomplete=stream.tell() == len(data)) from None
     return Loaded(machine.stack[-1] if machine.stack else None, machine.names, end)
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from .. import paths
+from ..text import number
 from .base import Folder, Problem, ProblemKind, Source, Unit
 from .model_files import CONFIG, Documents, content
 
@@ -38,7 +39,7 @@ def check(unit: Unit, documents: Documents, source: Source) -> Iterator[Problem]
     needed = [paths.join(unit.path, f"{path}/{CONFIG}") for path, kind in parts.items() if kind not in _WITHOUT_SETTINGS]
     absent = [path for path in needed if not source.exists(path)]
     if absent:
-        yield Problem(ProblemKind.FILE_MISSING, absent[0], f"{MODULES} names {len(absent):,} parts whose settings are absent",
+        yield Problem(ProblemKind.FILE_MISSING, absent[0], f"{MODULES} names {number(len(absent), 'part')} without settings",
                       absent[0], count=len(absent))
 
 

@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from .. import paths
 from ..readers import strict_json
+from ..text import number
 from . import formats
 from .base import HEAD, Candidate, Depth, FileFacts, Folder, Format, Holds, Pickled, Problem, ProblemKind, Reading, Source, Unit
 from .file_sets import pass_over
@@ -276,8 +277,8 @@ def _against_names(path: str, index: Index, readings: Mapping[str, Reading]) -> 
         if tensors:
             first = min(tensors)
             place = index.files.get(first) or holders[first][0]
-            yield Problem(ProblemKind.SHARD_INDEX, path, f"{len(tensors):,} tensors {observed} ({_name(place)})", expected,
-                          where=first, count=len(tensors))
+            yield Problem(ProblemKind.SHARD_INDEX, path, f"{number(len(tensors), 'tensor')} {observed} ({_name(place)})",
+                          expected, where=first, count=len(tensors))
 
 
 def _name(path: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..text import number
 from .base import Candidate, Depth, FileFacts, Format, Problem, ProblemKind, Reading, Source, Unit
 from .model_files import LARGEST, loads
 from .pickle_globals import Kind, kind
@@ -70,7 +71,8 @@ def _described(data: bytes | None, archive: Archive, path: str) -> Iterator[Prob
             if kind(Name(spelled, spelled)) is Kind.FOREIGN:
                 foreign[spelled[:200]] = None
     if files:
-        yield Problem(ProblemKind.FILE_MISSING, path, f"the schema names {len(files):,} arrays that are absent: {_listed(files)}",
+        yield Problem(ProblemKind.FILE_MISSING, path,
+                      f"the schema names {number(len(files), 'array')} without a member: {_listed(files)}",
                       "a member for each", next(iter(files))[:200], len(files))
     if foreign:
         yield Problem(ProblemKind.FOREIGN_CLASS, path, _listed(foreign), "classes of libraries that the receiver can install",

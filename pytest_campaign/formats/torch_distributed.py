@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from .. import paths
 from ..tensor_digests import shape_of
+from ..text import number
 from .base import Depth, FileFacts, Folder, Format, Holds, Pickled, Placed, Problem, ProblemKind, Reading, Source, Unit
 from .distributed_metadata import LARGEST, MARK, Piece, Saved, coverage, merged, parse
 from .file_sets import combined, once, pass_over
@@ -176,7 +177,7 @@ def _by_file(
     unnamed = [path for path in data if path not in by_file]
     if unnamed and not refused:
         problems.append(Problem(ProblemKind.SHARD_INDEX, unnamed[0],
-                                f"{len(unnamed):,} files that {METADATA} does not name: {_some(unnamed)}",
+                                f"{number(len(unnamed), 'file')} that {METADATA} does not name: {_some(unnamed)}",
                                 "the files of one save in the folder", count=len(unnamed)))
     return {path: sorted(pieces, key=lambda piece: piece.start) for path, pieces in by_file.items()}, problems
 
@@ -193,10 +194,12 @@ def _coverage(saved: Saved, place: str) -> Iterator[Problem]:
         yield Problem(ProblemKind.SHARD_INDEX, place, f"{odd[0][0]}: {odd[0][1]}", "chunks that cover the tensor once",
                       odd[0][0], len(odd))
     if lost:
-        yield Problem(ProblemKind.SHARD_INDEX, place, f"{len(lost):,} items of which the metadata does not say where they lie",
+        yield Problem(ProblemKind.SHARD_INDEX, place,
+                      f"the metadata does not say where {number(len(lost), 'item')} of its table can be found",
                       "a place for every item", lost[0], len(lost))
     if unknown:
-        yield Problem(ProblemKind.SHARD_INDEX, place, f"{len(unknown):,} places of items that are not in the table of items",
+        yield Problem(ProblemKind.SHARD_INDEX, place,
+                      f"the metadata has {number(len(unknown), 'place')} of items that its table lacks",
                       "a place for every item and no other", unknown[0], len(unknown))
 
 

@@ -62,8 +62,9 @@ def read_values(file: BinaryIO, size: int, parts: Sequence[Part], tensors: Seque
             Problem(
                 ProblemKind.CHECKSUM,
                 path,
-                f"CRC-32 {found.crc32:08x} of member {part.name}" + (f", the first of {len(wrong)}" if len(wrong) > 1 else ""),
-                f"{part.crc:08x}, as written",
+                f"the {part.length:,} bytes of member {part.name} have the CRC-32 {found.crc32:08x}"
+                + (f" (the first of {len(wrong):,} such members)" if len(wrong) > 1 else ""),
+                f"{part.crc:08x}, which was recorded when they were written",
                 segment.label,
                 len(wrong),
             )

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
+from ..text import number
 from .base import Candidate, Depth, FileFacts, Format, Holds, Pickled, Problem, ProblemKind, Reading, Source, Unit
 from .optimizer_state import training_parts
 from .pickle_survey import LARGEST, BadPickle, Survey, survey
@@ -214,9 +215,9 @@ def _whole(file: BinaryIO, size: int) -> str | None:
     except BadPickle:
         return None
     stored = sum(storage.bytes or 0 for storage in found.storages.values())
-    return (
-        f"more than {len(head) - len(data) + found.end + stored:,} bytes: {len(found.storages):,} storages alone take {stored:,}"
-    )
+    needed = len(head) - len(data) + found.end + stored
+    storages = f"{number(len(found.storages), 'storage')} of {stored:,} bytes alone"
+    return f"more than {needed:,} bytes: {storages}" if needed > size else f"a zip directory behind the members: {storages}"
 
 
 def _reading(

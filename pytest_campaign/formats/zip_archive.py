@@ -141,7 +141,7 @@ def read_archive(read: Read, size: int, deflated: bool = False, rooted: bool = T
     if end is None:
         raise ArchiveFault(
             ProblemKind.TRUNCATED,
-            f"the file ends after {size:,} bytes, without a zip directory",
+            f"the file ends after {size:,} bytes, without a zip directory{_zeros(read, size)}",
             "a zip archive, which ends with its directory",
         )
     if later is not None and end.shift == 0:
@@ -246,6 +246,15 @@ def first_member(head: bytes) -> tuple[str, bytes]:
     if method != STORED or len(name) < name_length:
         return "", b""
     return name.decode("utf-8", "replace"), head[_LOCAL_SIZE + name_length + extra_length :]
+
+
+def _zeros(read: Read, size: int) -> str:
+    """What to say of NUL bytes where the directory should be: the file may have its full length, and its end was never filled."""
+    tail = read(max(0, size - _BLOCK), min(size, _BLOCK))
+    zeros = len(tail) - len(tail.rstrip(b"\0"))
+    if zeros < _END_SIZE:
+        return ""
+    return f"; its last {zeros:,} bytes{' or more' if zeros == len(tail) else ''} are NUL"
 
 
 def _gap(count: int) -> str:

@@ -129,8 +129,9 @@ def bad_members(path: str, wrong: Sequence[tuple[Member, int | None]], broken: S
     """At most one CHECKSUM problem (members with the CRC-32 that they really have) and one DAMAGED for deflate data."""
     if wrong:
         member, crc = wrong[0]
-        yield Problem(ProblemKind.CHECKSUM, path, f"CRC-32 {crc or 0:08x} of member {member.name}",
-                      f"{member.crc:08x}, as written", member.name, len(wrong))
+        yield Problem(ProblemKind.CHECKSUM, path,
+                      f"the {member.size:,} bytes of member {member.name} have the CRC-32 {crc or 0:08x}",
+                      f"{member.crc:08x}, which was recorded when they were written", member.name, len(wrong))
     if broken:
         yield Problem(ProblemKind.DAMAGED, path, "compressed data that cannot be inflated to the stated size",
                       "sound deflate data", broken[0].name, len(broken))

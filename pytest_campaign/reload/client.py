@@ -248,7 +248,7 @@ class _Attempt:
         if not self._answers.ready:
             return Death(DeathKind.NO_SERVER, f"the fresh process was not ready after {STARTUP:.0f} s")
         at = self._where()
-        return Death(DeathKind.TIMEOUT, f"no progress for {self._limits.timeout:g} s, after {at.done} of {at.total} bytes")
+        return Death(DeathKind.TIMEOUT, f"no progress for {self._limits.timeout:g} s, after {at.done:,} of {at.total:,} bytes")
 
     def _death(self, code: int | None, oom_killed: bool) -> Death:
         if code is None:

@@ -81,17 +81,25 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.LOADER: (rules.LOADER, "deliver what the class needs, or mend the loader"),
 }
 
-_DEATHS: dict[DeathKind, tuple[Rule, str]] = {
-    DeathKind.EXCEPTION: (rules.FAILED, "copy or save it again"),
-    DeathKind.CRASHED: (rules.CRASHED, "copy or save it again; do not load it in a process that matters"),
-    DeathKind.CHANGED: (rules.CHANGED, "wait until everything is written, and run the check again"),
-    DeathKind.OUTSIDE: (rules.OUTSIDE_FILE, _INTO_THE_FOLDER),
-    DeathKind.TIMEOUT: (rules.TIME_LIMIT, "copy it to a local disk, or raise --campaign-timeout"),
-    DeathKind.MEMORY: (rules.MEMORY_LIMIT, "raise --campaign-memory"),
-    DeathKind.KILLED: (rules.KILLED, "free memory, and run the check again"),
-    DeathKind.UNREADABLE: (rules.UNREADABLE, "change its permission, or run the check as its owner"),
-    DeathKind.NO_ANSWER: (rules.NO_ANSWER, "run the check again"),
-    DeathKind.NO_SERVER: (rules.NO_PROCESS, "mend what the message names, and run the check again"),
+# How a reading can end without an answer: the rule, what the text of the system or a library is put into, expectation, remedy.
+_DEATHS: dict[DeathKind, tuple[Rule, str, str, str]] = {
+    DeathKind.EXCEPTION: (rules.FAILED, "the reader of {format} could not go on ({detail})", "a file that is read to its end",
+                          "copy or save it again"),
+    DeathKind.CRASHED: (rules.CRASHED, "{detail}", "a file that is read to its end",
+                        "copy or save it again; do not load it in a process that matters"),
+    DeathKind.CHANGED: (rules.CHANGED, "{detail}", "a file that nobody writes to while it is checked",
+                        "wait until everything is written, and run the check again"),
+    DeathKind.OUTSIDE: (rules.OUTSIDE_FILE, "{detail}", "only files of the deliverable, of its base and of the Python installation",
+                        _INTO_THE_FOLDER),
+    DeathKind.TIMEOUT: (rules.TIME_LIMIT, "{detail}", "some progress within the time limit",
+                        "copy it to a local disk, or raise --campaign-timeout"),
+    DeathKind.MEMORY: (rules.MEMORY_LIMIT, "{detail}", "a reading within the limit", "raise --campaign-memory"),
+    DeathKind.KILLED: (rules.KILLED, "{detail}", "a process that comes to its end", "free memory, and run the check again"),
+    DeathKind.UNREADABLE: (rules.UNREADABLE, "the operating system did not let it be read ({detail})", "a file that can be read",
+                           "change its permission, or run the check as its owner"),
+    DeathKind.NO_ANSWER: (rules.NO_ANSWER, "{detail}", "an answer of the fresh process", "run the check again"),
+    DeathKind.NO_SERVER: (rules.NO_PROCESS, "{detail}", "a fresh process with all that reading needs",
+                          "mend what the message names, and run the check again"),
 }
 
 _SAFE_TORCH = (2, 10)  # the first release without CVE-2026-24747
@@ -218,8 +226,10 @@ def _old_torch(units: Sequence[Unit], version: str) -> Iterator[Finding]:
 
 
 def _death(unit: Unit, death: Death) -> Finding:
-    rule, remedy = _DEATHS[death.kind]
-    return rule.finding(death.detail, path=death.path or unit.path, observed=death.detail, remedy=remedy)
+    rule, text, expected, remedy = _DEATHS[death.kind]
+    observed = text.replace("{format}", unit.format).replace("{detail}", death.detail)
+    return rule.finding(f"{observed}; expected: {expected}", path=death.path or unit.path, observed=observed, expected=expected,
+                        remedy=remedy)
 
 
 def _asked_of(unit: Unit, units: Sequence[Unit], required: Depth, proved: Depth | None) -> Depth:
