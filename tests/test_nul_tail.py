@@ -121,6 +121,14 @@ def test_rows(shape: tuple[int, ...], row: int) -> None:
     assert row_of(shape, 4) == row
 
 
+def test_what_a_checksum_proves_is_as_it_was_written(tmp_path: Path) -> None:
+    """Moments of rows and layers that got no gradient."""
+    used = torch.rand(40, 64) + 1
+    used[20:] = 0
+    torch.save({"a": used, "b": torch.zeros(8, 64)}, tmp_path / "m.pt")
+    assert torch_zip.read(Unit("torch zip", "m.pt", ("m.pt",)), DiskSource(tmp_path)).problems == []
+
+
 def test_a_zip_file_says_it_too(tmp_path: Path) -> None:
     torch.save({"w": torch.rand(40, 64) + 1}, tmp_path / "m.pt")
     emptied(tmp_path / "m.pt", 3000)

@@ -476,7 +476,8 @@ def test_external_data_that_is_cut(external):
     onnx.checker.check_model(external)  # which does not look
     [problem] = read(external).problems
     assert (problem.kind, problem.path, problem.where) == (ProblemKind.TRUNCATED, "w.bin", "b")
-    assert (problem.observed, problem.expected) == (f"the file has {end - 1:,} bytes (1 missing)", f"at least {end:,} bytes, as m.onnx says")
+    assert problem.observed == f"the file has {end - 1:,} bytes (1 missing)"
+    assert problem.expected == f"at least {end:,} bytes, as m.onnx says"
 
 
 @pytest.mark.parametrize(("key", "value", "kind"), [

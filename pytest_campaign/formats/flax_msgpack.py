@@ -216,7 +216,7 @@ def read(unit: Unit, source: Source) -> Reading:
             named = [(array.name, found) for array, found in zip(whole, result.segments, strict=True)]
             zero = {name: found.zero for name, found in named}
             problems += non_finite(path, named)
-            problems += nul_tail(path, file, segments)
+            problems += nul_tail(path, file, segments, result.segments)
             depth = Depth.TENSORS if depth is not None else None
         else:
             sha256 = digest(file, size, source)

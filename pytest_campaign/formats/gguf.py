@@ -196,7 +196,7 @@ def read(unit: Unit, source: Source) -> Reading:
                 facts.append(FileFacts(path, size, result.sha256))
                 found = [(segment, seen) for segment, seen in zip(tested, result.segments, strict=True)]
                 named[path] = [(segment.label, _scales(file, segment) or seen) for segment, seen in found]
-                problems += nul_tail(path, file, tested)
+                problems += nul_tail(path, file, tested, result.segments)
                 read_bytes += sum(segment.length for segment in tested)
             else:
                 facts.append(FileFacts(path, size))

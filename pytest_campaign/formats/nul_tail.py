@@ -7,13 +7,12 @@ that begin at zero are zeros too. But they begin where a row or a tensor begins.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from ..text import number
 from .base import Problem, ProblemKind
-from .streaming import CHUNK, Segment, exactly, is_floating
+from .streaming import CHUNK, Found, Segment, exactly, is_floating
 
 _SHORTEST_ROW = 16  # elements; rows of a convolution's kernel are taken together until they are as long
 _FEWEST_COLUMNS = 8  # zeros of a torn row, below which they may be numbers that happen to be zero
@@ -30,24 +29,26 @@ def row_of(shape: Sequence[int], width: int) -> int:
     return row * width if len(shape) > 1 else 0
 
 
-def nul_tail(path: str, file: BinaryIO, segments: Sequence[Segment]) -> Iterator[Problem]:
+def nul_tail(path: str, file: BinaryIO, segments: Sequence[Segment], found: Sequence[Found]) -> Iterator[Problem]:
     """At most one NUL_TAIL problem for the tensors of a file, which are sorted, with their `Segment.row`.
 
-    Moves the file's position, and reads no more than the zeros at the end of the last tensor and two rows before them.
+    ``found`` is what `scan` saw in each of them: tensors of which it knows that they are zero are not read again. Moves the
+    file's position.
     """
-    filled = [segment for segment in segments if segment.length]
-    if not filled:
+    filled = [(segment, seen.zero) for segment, seen in zip(segments, found, strict=True) if segment.length]
+    place, start = len(filled) - 1, 0
+    while place >= 0:
+        cut, zero = filled[place]
+        start = cut.offset if zero else _zeros_from(file, cut.offset, cut.end)
+        if start > cut.offset:
+            break
+        place -= 1
+    if place < 0 or start == cut.end or not cut.row or not is_floating(cut.dtype):
         return
-    start = _zeros_from(file, filled[0].offset, filled[-1].end)
-    place = bisect.bisect_right([segment.offset for segment in filled], start) - 1
-    if place < 0 or start >= filled[place].end:
-        return
-    cut, after = filled[place], filled[place + 1:]
-    if not cut.row or not is_floating(cut.dtype) or start == cut.offset:
-        return
+    after = [segment for segment, _ in filled[place + 1:]]
     lost = sum(bool(segment.row and is_floating(segment.dtype)) for segment in after)
     if lost or _is_torn(file, cut, start):
-        zeros = filled[-1].end - start
+        zeros = filled[-1][0].end - start
         more = f" and the whole of {number(len(after), 'tensor')} behind it" if after else ""
         yield Problem(ProblemKind.NUL_TAIL, path, f"the last {zeros:,} bytes of the tensor data are NUL, from byte {start:,} on: "
                       f"{cut.end - start:,} of {cut.length:,} bytes of {cut.label}{more}",

@@ -591,7 +591,7 @@ class _Checks:
         result = scan(file, size, segments, self._source)
         for problem in non_finite(path, [(part.label, seen) for part, seen in zip(segments, result.segments, strict=True)]):
             self.note(problem)
-        for problem in nul_tail(path, file, segments):
+        for problem in nul_tail(path, file, segments, result.segments):
             self.note(problem)
         return result.sha256, sum(segment.length for segment in segments)
 

@@ -124,7 +124,7 @@ def read(unit: Unit, source: Source) -> Reading:
                 result = scan(file, size, segments, source)
                 facts = FileFacts(path, size, result.sha256)
                 names = [tensor.name for tensor in header.tensors]
-                problems += nul_tail(path, file, segments)
+                problems += nul_tail(path, file, segments, result.segments)
                 problems += non_finite(path, zip(names, result.segments, strict=True))
                 values = result.segments
                 depth, bytes_read = Depth.TENSORS, header.end - header.start

@@ -150,7 +150,7 @@ class _Work:
             if deep:
                 self._bytes += sum(segment.length for segment in segments)
                 tested = [(s.label, seen) for s, seen in zip(segments, result.segments, strict=True)]
-                found = iter([*non_finite(path, tested), *nul_tail(path, file, segments)])
+                found = iter([*non_finite(path, tested), *nul_tail(path, file, segments, result.segments)])
         else:
             self._source.advance(size)
         self._facts.append(FileFacts(path, size, sha256))

@@ -76,8 +76,8 @@ def read_values(file: BinaryIO, size: int, parts: Sequence[Part], tensors: Seque
         if part.key is not None and part.key not in broken:
             named += judged.tensors(part, found, [tensor for tensor in users.get(part.key, ()) if _is_tested(tensor)])
     problems += non_finite(path, named)
-    if not wrong:
-        problems += nul_tail(path, file, [segment for part, segment in zip(parts, segments, strict=True) if part.key is not None])
+    unproved = [place for place, part in enumerate(parts) if part.key is not None and part.crc is None]
+    problems += nul_tail(path, file, [segments[place] for place in unproved], [result.segments[place] for place in unproved])
     zero = {name for name, found in named if found.zero}
     taken = {(part.key, segment.header): found.sha256
              for part, segment, found in zip(parts, segments, result.segments, strict=True) if segment.header is not None}
