@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -265,6 +266,26 @@ def test_only_what_may_be_declared_is_hashed_in_the_pass() -> None:
     assert set(tensor_proof.hashed(["a.weight", "a.bias"], names)) == {"model.a.weight", "ema.a.weight"}
     assert set(tensor_proof.hashed(["module.a.weight"], ["a.weight", "b.weight"])) == {"a.weight"}
     assert not tensor_proof.hashed(["x"], names)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_digests_are_taken_in_the_pass_that_reads_the_values(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved({"model": MODEL} if form != "safetensors" else MODEL, tmp_path / "f", form)
+    monkeypatch.setattr(tensor_bytes, "pieces", lambda *arguments: pytest.fail("it is read a second time"))
+    assert compared(path, form, digests(MODEL)).states == EQUAL * 3
+    assert compared(path, form, digests(MODEL) | {"layer.bias": "0" * 64}).states == EQUAL + OTHER + EQUAL
+
+
+def test_many_names_are_compared_in_a_moment() -> None:
+    names = [f"model.layers.{number // 90}.experts.{number % 90}.gate_proj.weight" for number in range(20_000)]
+    declared = {name: f"{number:064x}" for number, name in enumerate(names)}
+    placed = {name: Placed("F32", (1,), "f", 0, 4, sha256=digest) for name, digest in declared.items()}
+    for prefix in ("", "module."):
+        reading = Reading("safetensors", Depth.TENSORS, layout={prefix + name: one for name, one in placed.items()})
+        started = time.process_time()
+        proof = tensor_proof.compare(declared, reading, DiskSource(Path()))
+        assert proof.states == EQUAL * len(declared)
+        assert time.process_time() - started < 5
 
 
 class Tied(torch.nn.Module):

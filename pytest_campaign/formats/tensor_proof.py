@@ -8,7 +8,7 @@ stand before all names on either side. A tensor that is tied to another one is s
 from __future__ import annotations
 
 import collections
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 from ..tensor_digests import begun, header
 from . import tensor_bytes
@@ -19,13 +19,16 @@ _MOST_PARTS = 16  # of a name, from its beginning, that may be a prefix
 _MOST_PREFIXES = 8
 _LONGEST_NAME = 4096
 # What wrappers put around any part of a model.
-_INSIDE = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
+_INSIDE = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 _Prefixes = tuple[str, str]  # what stands before the declared names, and before the stored ones
 
 
 def hashed(declared: Collection[str], stored: Collection[str]) -> Collection[str]:
     """The stored tensors of a file that may be declared ones, by their names alone."""
+    as_they_are = [name for name in stored if name in declared]
+    if 2 * len(as_they_are) > len(stored):
+        return frozenset(as_they_are)
     names = _Names(stored)
     return {found for prefixes in _prefixes(declared, names) for found in names.paired(declared, prefixes).values()}
 
@@ -49,7 +52,8 @@ class _Names:
         self._bare = {_bare(name): name for name in stored}
 
     def __contains__(self, name: str) -> bool:
-        return name in self.stored or _bare(name) in self._bare
+        """Of a name without such parts."""
+        return name in self._bare
 
     def get(self, name: str) -> str | None:
         return name if name in self.stored else self._bare.get(_bare(name))
@@ -68,11 +72,14 @@ class _Names:
 
 
 def _bare(name: str) -> str:
-    return ".".join(part for part in name.split(".") if part not in _INSIDE) if "_" in name else name
+    if not any(part in name for part in _INSIDE):
+        return name
+    return ".".join(part for part in name.split(".") if part not in _INSIDE)
 
 
-def _prefixes(declared: Collection[str], stored: _Names) -> Sequence[_Prefixes]:
-    """What may stand before all names on one side, the likeliest first; nothing on either side is always among them."""
+def _prefixes(declared: Collection[str], stored: _Names) -> Iterator[_Prefixes]:
+    """What may stand before all names on one side: first nothing on either, then the likeliest."""
+    yield "", ""
     counts: collections.Counter[_Prefixes] = collections.Counter()
     asked = _Names(declared)
     for name in map(_bare, declared):
@@ -83,7 +90,7 @@ def _prefixes(declared: Collection[str], stored: _Names) -> Sequence[_Prefixes]:
         for prefix, rest in _cuts(name):
             if rest in asked:
                 counts["", prefix] += 1
-    return [("", ""), *(prefixes for prefixes, _ in counts.most_common(_MOST_PREFIXES))]
+    yield from (prefixes for prefixes, _ in counts.most_common(_MOST_PREFIXES))
 
 
 def _cuts(name: str) -> Iterator[tuple[str, str]]:
@@ -113,10 +120,13 @@ class _Comparison:
             score = sum(self._digest(stored) == self._declared[name] for name, stored in tried.items()), len(tried)
             if score > best:
                 pairs, best = tried, score
+            if 2 * len(pairs) > len(self._declared) and prefixes == ("", ""):
+                break  # the names are right as they are
         return self._judged(pairs)
 
     def _judged(self, pairs: Mapping[str, str]) -> Proof:
-        left = dict.fromkeys(name for name in self._layout if name not in set(pairs.values()))
+        taken = set(pairs.values())
+        left = dict.fromkeys(name for name in self._layout if name not in taken)
         lacking = [name for name in self._declared if name not in pairs]
         if lacking:  # perhaps under another name: then all values have to be known
             for stored in left:

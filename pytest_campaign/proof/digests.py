@@ -77,8 +77,6 @@ def _unwrapped(model: Any) -> Any:
 def _as_saved(model: Any, library: Any) -> Mapping[str, Any]:
     """The state dict as ``save_pretrained`` writes it: without tied tensors, and from version 5 on with the names and the parts
     that the checkpoint had before the library fused or renamed them (``transformers/modeling_utils.py`` of 5.24)."""
-    if getattr(model, "_hf_peft_config_loaded", False):  # an adapter inside the model: it alone is saved
-        return {f"base_model.model.{name}": value for name, value in model.get_adapter_state_dict().items()}
     state = dict(model.state_dict())
     for name in getattr(model, "_keys_to_ignore_on_save", None) or ():
         state.pop(name, None)
