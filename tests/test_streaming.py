@@ -1,5 +1,6 @@
 """The streaming pass: digests and CRCs as the standard library takes them, values as torch sees them."""
 
+import dataclasses
 import errno
 import hashlib
 import math
@@ -65,6 +66,22 @@ def test_digest_and_crc_are_those_of_the_standard_library(tmp_path, threads, dig
     assert [found.crc32 for found in result.segments] == [zlib.crc32(data[o:o + n]) for o, n in places]
     assert result.sha256 == (hashlib.sha256(data).hexdigest() if digest else None)
     assert source.done == len(data)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("digest", [False, True])
+def test_the_digest_of_a_segment_takes_its_header_first(tmp_path, threads, digest, monkeypatch):
+    preadv = os.preadv
+    monkeypatch.setattr(streaming, "_RANGE", CHUNK)
+    monkeypatch.setattr(os, "preadv", lambda file, views, at: time.sleep(0.1 * (at == 7)) or preadv(file, views, at))
+    path = tmp_path / "f"
+    data = os.urandom(6 * CHUNK + 123)
+    path.write_bytes(data)
+    places = [(0, 7), (7, 0), (7, 3 * CHUNK + 2), (3 * CHUNK + 5000, 2 * CHUNK), (len(data) - 8, 8)]
+    segments = [Segment(*place, "F16", header=b"F16|%d|" % number) for number, place in enumerate(places)]
+    result, _ = run(path, [*segments[:-1], dataclasses.replace(segments[-1], header=None)], digest=digest, threads=threads)
+    expected = [hashlib.sha256(b"F16|%d|" % number + data[o:o + n]).hexdigest() for number, (o, n) in enumerate(places)]
+    assert [found.sha256 for found in result.segments] == [*expected[:-1], None]
 
 
 def test_a_buffer_is_not_used_again_before_its_digest_is_taken(tmp_path, monkeypatch):

@@ -81,7 +81,8 @@ def read_values(file: BinaryIO, size: int, parts: Sequence[Part], tensors: Seque
     zero = {name for name, found in named if found.zero}
     taken = {(part.key, segment.header): found.sha256
              for part, segment, found in zip(parts, segments, result.segments, strict=True) if segment.header is not None}
-    digests = {tensor.name: taken.get((tensor.key, _header(tensor))) for tensor in tensors if _starts(tensor)} if taken else {}
+    # A tensor of the same type and shape as one that is all of a storage has the same place in it.
+    digests = {tensor.name: taken.get((tensor.key, _header(tensor))) for tensor in tensors if tensor.in_order} if taken else {}
     layout = {name: dataclasses.replace(placed, zero=name in zero, sha256=digests.get(name))
               for name, placed in _layout(parts, tensors, path).items()}
     return Values(problems, result.sha256, sum(part.length for part in parts if part.key is not None), layout)
@@ -108,11 +109,6 @@ def _header(tensor: Tensor) -> bytes:
     return header(tensor.dtype, shape_of(tensor.dtype, tensor.shape))
 
 
-def _starts(tensor: Tensor) -> bool:
-    """Whether the bytes of a tensor are those of its storage from the first on, one behind the other."""
-    return tensor.in_order and tensor.start == 0
-
-
 def _is_tested(tensor: Tensor) -> bool:
     return tensor.dtype in _TORCH_NAMES and not tensor.bookkeeping
 
@@ -125,7 +121,7 @@ def _segment(part: Part, users: Mapping[str, Sequence[Tensor]], hashed: Collecti
     here = users.get(part.key, ()) if part.key is not None else ()
     dtype = next((_SCANNED_AS.get(tensor.dtype, tensor.dtype) for tensor in here if _is_tested(tensor)), None)
     wanted = (tensor for tensor in here if tensor.name in hashed)
-    whole = (tensor for tensor in wanted if _starts(tensor) and tensor.elements * tensor.item == part.length)
+    whole = (tensor for tensor in wanted if tensor.in_order and tensor.elements * tensor.item == part.length)
     alone = here[0] if len(here) == 1 and here[0].in_order and here[0].elements * here[0].item == part.length else None
     return Segment(
         part.offset, part.length, dtype, crc=part.crc is not None, label=here[0].name if here and here[0].name else part.name,
