@@ -295,7 +295,7 @@ def test_a_place_on_the_module_path_is_not_read_for_that(tmp_path: Path, monkeyp
     monkeypatch.setattr(sys, "path", [str(project), str(target), *sys.path])
     (tmp_path / "home/scratch").mkdir(parents=True)
     job = Job(str(campaign), (), [FileSpec("a.pt", "a.pt", 0, 0, 0, 0)])
-    reached = reach.of(job, str(tmp_path / "home/scratch"), ["needed.part"])
+    reached = reach.of(job, str(tmp_path / "home/scratch"), ("needed.part",))
     assert reached.reads(str(campaign / "a.pt"))
     assert reached.reads(str(project / "needed/part.py"))
     assert reached.reads(str(target / "library.py"))

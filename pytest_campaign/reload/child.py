@@ -61,6 +61,11 @@ def modules_for(job: Job) -> Sequence[str]:
     return list(dict.fromkeys(name for form in known if wanted for name in form.preload))
 
 
+def needed_by(job: Job) -> tuple[str, ...]:
+    """All modules that are needed for a job, beside our own."""
+    return (*_LIBRARIES, *modules_for(job))
+
+
 def main(job_descriptor: int, result: int, log: int, folder: str, parent: int) -> NoReturn:
     """Run one job and end the process.
 
@@ -80,7 +85,7 @@ def main(job_descriptor: int, result: int, log: int, folder: str, parent: int) -
         file.seek(0)
         job, bounds = decode_job(file.read())
     modules = modules_for(job)
-    reached = reach.of(job, folder, (*_LIBRARIES, *modules))
+    reached = reach.of(job, folder, needed_by(job))
     with _isolating(channel):
         confinement.before_imports(bounds.layers, reached)
     if (failure := preload()) is not None:

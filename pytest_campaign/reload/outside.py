@@ -24,7 +24,7 @@ _FAILURES = (ProblemKind.NOT_REBUILT, ProblemKind.CONFIGURATION, ProblemKind.DAM
 # How the operating system, torch and huggingface_hub say that a path leads to nothing that can be opened.
 _IN_VAIN = re.compile(r"no such file|permission denied|not a directory|unable to open|can(?:no|')t (?:open|load|find)|not found"
                       r"|does not exist|not a local folder|incorrect path|repo id must be", re.IGNORECASE)
-_PATH = re.compile(r"(?<![\w.:/\\<>~$-])/(?:[^\s/'\"`:;,()<>\[\]{}]+/)+[^\s/'\"`:;,()<>\[\]{}]+")
+_PATH = re.compile(r"(?<![\w.:/\\>~$-])/(?:[^\s/'\"`:;,()<>\[\]{}]+/)+[^\s/'\"`:;,()<>\[\]{}]+")
 
 
 class Watch:

@@ -17,9 +17,8 @@ from .protocol import Job
 
 # What libraries look at wherever they run: facts about the machine without a secret in them, and their own settings.
 _LOOKED_AT = (
-    "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/vmstat", "/proc/loadavg", "/proc/version",
-    "/proc/uptime", "/proc/filesystems",
-    "/proc/sys/vm", "/proc/sys/kernel", "/proc/sys/crypto", "/sys/devices/system", "/sys/fs/cgroup",
+    "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/vmstat", "/proc/loadavg", "/proc/version", "/proc/uptime",
+    "/proc/filesystems", "/proc/sys/vm", "/proc/sys/kernel", "/proc/sys/crypto", "/sys/devices/system", "/sys/fs/cgroup",
     "/sys/kernel/mm", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
     "/etc/localtime", "/etc/timezone", "/etc/locale.alias", "/etc/os-release", "/etc/mime.types", "/etc/nsswitch.conf",
     "/etc/ssl/openssl.cnf", "/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/pki/tls/openssl.cnf", "/etc/pki/tls/certs",
@@ -75,17 +74,25 @@ class Reach:
         yield self.scratch, landlock.EVERYTHING, False
 
 
-def of(job: Job, scratch: str, modules: Iterable[str]) -> Reach:
-    """What a process may open that reads ``job`` with the help of ``modules``, whose folder is ``scratch``.
-
-    To be called in that process: what it has loaded tells where the installation lies.
-    """
+def of(job: Job, scratch: str, modules: tuple[str, ...]) -> Reach:
+    """What this process may open when it reads ``job`` with the help of ``modules``, and its folder is ``scratch``."""
     sources = [(job.root, job.files), *([(job.base.root, job.base.files)] if job.base is not None else [])]
     files = frozenset(os.path.join(root, file.target) for root, specs in sources for file in specs)
     listed = [os.path.realpath(os.path.join(job.root, unit.path)) for unit in job.units if unit.is_folder]
+    own = (os.path.realpath("/proc/self"), os.path.realpath(os.path.dirname(scratch)))
+    folders = [*(place for place in machine(modules) if not _within(job.root, [place])), *own]
+    return Reach(files, folders, listed, os.path.realpath(scratch))
+
+
+@functools.lru_cache
+def machine(modules: tuple[str, ...]) -> Sequence[str]:
+    """The part that is the same for every job that needs ``modules``, without links; worked out once.
+
+    To be called where they are loaded, as far as they ever are: that tells where the installation lies. A process that
+    forks children calls it before, and they need not.
+    """
     real = {os.path.realpath(place) for place in (*installation(modules), *_LOOKED_AT) if os.path.isabs(place)}
-    folders = [place for place in sorted(real) if place != "/" and not _within(job.root, [place])]
-    return Reach(files, [*_outermost(folders), os.path.realpath(os.path.dirname(scratch))], listed, os.path.realpath(scratch))
+    return _outermost(sorted(real - {"/"}))
 
 
 def installation(modules: Iterable[str]) -> Iterator[str]:

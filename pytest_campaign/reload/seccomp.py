@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -118,12 +119,8 @@ def _argument(index: int) -> Instruction:
     return Instruction(_LOAD, 0, 0, _FIRST_ARGUMENT + 8 * index)
 
 
-class _Filter(ctypes.Structure):
-    _fields_ = (("code", ctypes.c_uint16), ("true", ctypes.c_uint8), ("false", ctypes.c_uint8), ("operand", ctypes.c_uint32))
-
-
 class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.POINTER(_Filter)))
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
 def restrict() -> None:
@@ -132,7 +129,7 @@ def restrict() -> None:
     `kernel.no_new_privileges` must have been called.
     """
     instructions = program(kernel.machine(), os.getpid())
-    filters = (_Filter * len(instructions))(*(_Filter(*instruction) for instruction in instructions))
-    other = kernel.call("seccomp", _SET_MODE_FILTER, _TSYNC | _SPEC_ALLOW, ctypes.byref(_Program(len(instructions), filters)))
+    filters = _Program(len(instructions), b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions))
+    other = kernel.call("seccomp", _SET_MODE_FILTER, _TSYNC | _SPEC_ALLOW, ctypes.byref(filters))
     if other:
         raise OSError(f"seccomp: the thread {other} has a filter of its own")

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from . import child, interpreter
+from . import child, interpreter, reach
 from .protocol import decode_job
 
 RUN, KILL = b"R", b"K"
@@ -69,13 +69,14 @@ class _Launcher:
     def _import(self, job: int) -> None:
         """What cannot be imported is imported again in the child, which says what follows from it."""
         size = os.fstat(job).st_size
-        wanted = child.modules_for(decode_job(os.pread(job, size, 0))[0])
-        for name in wanted:
+        wanted = decode_job(os.pread(job, size, 0))[0]
+        for name in child.modules_for(wanted):
             if name not in self._imported:
                 self._imported.add(name)
                 with contextlib.suppress(Exception):
                     importlib.import_module(name)
                 gc.freeze()
+        reach.machine(child.needed_by(wanted))  # worked out here once, for all children
 
 
 def _serve(control: socket.socket, launch: _Launch, folder: str, parent: int) -> None:
