@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from .schema_files import validator
 
 _LARGEST = 2**30
 _LONG = frozenset({"files", "checks", "findings"})
+_OF_A_FILE = frozenset({"path", "path_b64", "bytes", "sha256"})
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -50,8 +52,9 @@ def _odd_files(raw: dict[str, Any]) -> Iterator[str]:
         for index, deliverable in enumerate(campaign["deliverables"]):
             for file in deliverable["files"]:
                 match file:
-                    case {"path": str(), "bytes": int(size), "sha256": None | str() as digest} if len(file) == 3 and size >= 0 \
-                            and not isinstance(size, bool) and (digest is None or _SHA256.fullmatch(digest)):
+                    case {"path": str(), "bytes": int(size), "sha256": None | str() as digest} if size >= 0 \
+                            and not isinstance(size, bool) and (digest is None or _SHA256.fullmatch(digest)) \
+                            and isinstance(file.get("path_b64", ""), str) and file.keys() <= _OF_A_FILE:
                         continue
                 yield f"$.campaigns[{number}].deliverables[{index}].files"
                 break
@@ -70,6 +73,16 @@ def matching(baseline: Sequence[Earlier], name: str, directory: str) -> Earlier:
 def _campaign(campaign: dict[str, Any], file: str) -> Earlier:
     return Earlier(
         file, campaign["campaign"], campaign["directory"], campaign["verdict"],
-        [EarlierDeliverable(d["id"], d["path"], d["verdict"],
-                            [DeclaredFile(f["path"], f["bytes"], f["sha256"]) for f in d["files"]])
+        [EarlierDeliverable(_path(d) if d["id"] == d["path"] else d["id"], _path(d), d["verdict"],
+                            [DeclaredFile(_path(f), f["bytes"], f["sha256"]) for f in d["files"]])
          for d in campaign["deliverables"]])
+
+
+def _path(entry: dict[str, Any]) -> Any:
+    """The path of a deliverable or a file; one that is no UTF-8 as the system has it."""
+    if "path_b64" not in entry:
+        return entry["path"]
+    try:
+        return base64.b64decode(entry["path_b64"], validate=True).decode("utf-8", "surrogateescape")
+    except ValueError:  # text of a file that is not trusted
+        return entry["path"]

@@ -10,7 +10,7 @@ import os
 import platform
 import signal
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,13 +30,16 @@ from .progress import ProgressLine
 from .record import CampaignRecord, Record, Result, campaign_record
 from .reload.client import Reloader
 from .reload.confinement import shortfall
-from .reporting import terminal
+from .reload.protocol import Isolation
+from .reporting import json_report, terminal
+from .reporting.report_file import ReportFile
 from .search_path import is_inside
 from .snapshot import Snapshot
 from .text import number, shown
 
 _INPUT = "campaign_snapshots"
 _TABLES = "data"  # the check whose tables of records are read in the fresh process too
+_NO_RUN = ("campaign_draft", "collectonly", "help", "version", "markers", "show_fixtures", "show_fixtures_per_test", "cacheshow")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +60,57 @@ def register(config: pytest.Config) -> None:
     for file in chosen.reports:
         reporting.writer(file)
         _may_write(file, selection.directories)
-    if worker is not None:
-        snapshots = [Snapshot.from_text(text) for text in worker[_INPUT]]
-    else:
-        snapshots = [snapshot.take(directory, chosen.plan) for directory in selection.directories]
-    session = Session(config, chosen, dict(zip(selection.directories, snapshots, strict=True)))
+    started = time.time()
+    # Before the look at the directories, which takes a while: whatever ends the session, no older report is taken for its own.
+    reports = _begin(chosen.reports, selection.directories, started) if worker is None and _will_run(config) else []
+    try:
+        if worker is not None:
+            snapshots = [Snapshot.from_text(text) for text in worker[_INPUT]]
+        else:
+            snapshots = [snapshot.take(directory, chosen.plan) for directory in selection.directories]
+        session = Session(config, chosen, dict(zip(selection.directories, snapshots, strict=True)), reports, started)
+    except BaseException:
+        for report in reports:
+            report.abandon()
+        raise
     take_over(config)
     config.pluginmanager.register(session, "campaign-session")
+
+
+def _will_run(config: pytest.Config) -> bool:
+    """Whether anything is going to be checked, and not only listed or explained."""
+    return not any(getattr(config.option, name, False) for name in _NO_RUN)
+
+
+def _begin(files: Sequence[Path], directories: Sequence[Path], started: float) -> list[ReportFile]:
+    """Put each report, marked incomplete; UsageError for one that cannot be written."""
+    found = []
+    record = _record(started)
+    line = json_report.first_line(record, [str(directory) for directory in directories])
+    for file in dict.fromkeys(files):
+        try:
+            found.append(ReportFile(file))
+            found[-1].begin(reporting.writer(file).render(record), line)
+        except OSError as error:
+            for report in found:
+                report.abandon()
+            raise pytest.UsageError(f"--campaign-report: {shown(str(file))} cannot be written: {error.strerror}") from None
+    return found
+
+
+def _record(started: float, *, isolation: Isolation | None = None, campaigns: Sequence[CampaignRecord] = (),
+            complete: bool = False) -> Record:
+    versions = {name: version(name) or "not installed" for name in ("pytest", "torch", "safetensors")}
+    return Record(
+        complete=complete,
+        tool={"version": __version__,
+              "rules": [{"code": r.code, "level": r.level.value, "title": r.title} for r in checks.all_rules().values()]},
+        environment={"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"} | versions,
+        isolation=isolation,
+        started=datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        seconds=round(time.time() - started, 3),
+        campaigns=campaigns,
+    )
 
 
 def _workers(config: pytest.Config, worker: Mapping[str, Any] | None) -> int:
@@ -88,7 +135,8 @@ def _may_write(file: Path, directories: Sequence[Path]) -> None:
 class Session:
     """The plugin object of a session: collection, the run of each check, and what is made of the results."""
 
-    def __init__(self, config: pytest.Config, chosen: settings.Settings, snapshots: Mapping[Path, Snapshot]) -> None:
+    def __init__(self, config: pytest.Config, chosen: settings.Settings, snapshots: Mapping[Path, Snapshot],
+                 reports: Sequence[ReportFile], started: float) -> None:
         self._config = config
         self._settings = chosen
         self._snapshots = snapshots
@@ -102,7 +150,9 @@ class Session:
         self._results: dict[tuple[Path, Pair], Result] = {}
         self._judged: Sequence[CampaignRecord] | None = None
         self._selected: set[tuple[Path, Pair]] = set()
-        self._started = time.time()
+        self._reports = reports
+        self._unwritten: list[str] = []
+        self._started = started
         self._shelf = Shelf(chosen.base_models, hub_cache(os.environ))
         self._subjects = {directory: self._subject(directory, taken) for directory, taken in snapshots.items()}
         self._say_unused_loaders()
@@ -237,9 +287,14 @@ class Session:
         self._judged = None
         if text is not None:
             result = Result.from_text(text)
-            self._results[key[0], result.pair] = result
         elif report.when not in ("setup", "call", "teardown"):  # pytest-xdist's report of a worker that died
-            self._results[key] = Result(key[1], Outcome.UNVERIFIED, reason="the worker that ran it died")
+            result = Result(key[1], Outcome.UNVERIFIED, reason="the worker that ran it died")
+        else:
+            return
+        self._results[key[0], result.pair] = result
+        for file in self._reports:
+            with self._remembering(file):
+                file.add(json_report.line(str(key[0]), result))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -249,8 +304,6 @@ class Session:
         with contextlib.ExitStack() as stack:
             stack.callback(self._reloader.close)
             stack.enter_context(_terminated_like_interrupted())
-            if not self._is_worker:
-                self._write_reports(self._record(complete=False, campaigns=False))
             if any(pair.check == RELOAD and self._weights(directory, pair) for directory, pair in self._selected):
                 self._reloader.start()  # it imports torch while the cheap checks run
             result = yield
@@ -295,27 +348,27 @@ class Session:
                 for directory, subject in self._subjects.items()]
         return self._judged
 
-    def _record(self, *, complete: bool, campaigns: bool = True) -> Record:
+    def _record(self, *, complete: bool) -> Record:
         isolation = self._reloader.isolation if self._reloads() else None
-        started = datetime.datetime.fromtimestamp(self._started, datetime.UTC)
-        versions = {name: version(name) or "not installed" for name in ("pytest", "torch", "safetensors")}
-        return Record(
-            complete=complete,
-            tool={"version": __version__,
-                  "rules": [{"code": r.code, "level": r.level.value, "title": r.title} for r in checks.all_rules().values()]},
-            environment={"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"} | versions,
-            isolation=isolation,
-            started=started.isoformat(timespec="seconds").replace("+00:00", "Z"),
-            seconds=round(time.time() - self._started, 3),
-            campaigns=self._campaigns() if campaigns else [],
-        )
+        return _record(self._started, isolation=isolation, campaigns=self._campaigns(), complete=complete)
 
     def _write_reports(self, record: Record) -> None:
-        for file in self._settings.reports:
-            try:
-                reporting.write(file, record)
-            except OSError as error:
-                raise pytest.UsageError(f"--campaign-report: {file} cannot be written: {error.strerror}") from None
+        for file in self._reports:
+            with self._remembering(file):
+                if not file.finish(reporting.writer(file.file).render(record), complete=record.complete):
+                    self._unwritten.append(f"{file.file} is by now the report of another session and was left as it is; what was "
+                                           f"found here stands in {file.partial}")
+
+    @contextlib.contextmanager
+    def _remembering(self, file: ReportFile) -> Iterator[None]:
+        """A disk that refuses ends no check and no summary; what came of it is said at the end."""
+        try:
+            yield
+        except OSError as error:
+            text = (f"{file.file} could not be written: {error.strerror or error}; it is marked incomplete, and what was kept "
+                    f"stands in {file.partial}")
+            if text not in self._unwritten:
+                self._unwritten.append(text)
 
     def pytest_report_header(self) -> Sequence[str]:
         """What is checked."""
@@ -327,12 +380,17 @@ class Session:
         return lines
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the reports, whatever ended the session."""
-        wanted = not self._is_worker and not self._config.option.collectonly and exitstatus != pytest.ExitCode.USAGE_ERROR
-        if wanted:
+        if exitstatus == pytest.ExitCode.USAGE_ERROR:
+            for file in self._reports:
+                file.abandon()
+        elif not self._is_worker and not self._config.option.collectonly:
             record = self._record(complete=self._complete(exitstatus))
-            self._write_reports(record)
+            with _undisturbed():
+                self._write_reports(record)
+            if self._unwritten and exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.USAGE_ERROR
             self._config.hook.pytest_campaign_record(config=self._config, record=reporting.as_json(record))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
@@ -340,6 +398,8 @@ class Session:
         option = self._config.option
         if not option.collectonly and not getattr(option, "no_summary", False):
             terminal.show(self._record(complete=self._complete(exitstatus)), terminalreporter, Path(os.getcwd()))
+        for text in self._unwritten:
+            terminalreporter.write_line(f"--campaign-report: {shown(text)}", red=True)
 
 
 def _cost(pair: Pair) -> int:
@@ -368,18 +428,33 @@ def run_check(campaign: Campaign, pair: Pair, evidence: Files) -> Result:
 
 @contextlib.contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM (a cancelled job) ends the session as Ctrl-C does: children ended, what was found kept."""
+    """SIGTERM (a cancelled job) and SIGHUP (a lost terminal) end the session as Ctrl-C does: children ended, findings kept."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    try:
-        before = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:  # not the main thread
+    with _handled((signal.SIGTERM, signal.SIGHUP), interrupt):
         yield
-        return
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Whoever loses patience now gets the whole report a moment later."""
+    with _handled((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN):
+        yield
+
+
+@contextlib.contextmanager
+def _handled(numbers: Sequence[signal.Signals],
+             handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> Iterator[None]:
+    """Have signals handled so for a while; those that are ignored (as under ``nohup``) stay ignored."""
+    before = {}
     try:
+        for number in numbers:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                with contextlib.suppress(ValueError):  # not the main thread
+                    before[number] = signal.signal(number, handler)
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
-
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

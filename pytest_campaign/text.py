@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+
+# Characters that print and show nothing (Default_Ignorable_Code_Point of Unicode, and the blank of Braille).
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+# What a CI service takes for a command when it reads a log: GitHub ``::error::`` at a line's start, blanks before it or not, and
+# ``##[group]`` anywhere (actions/runner, issue 4692), Azure ``##vso[``, TeamCity ``##teamcity[``, GitLab ``section_start:1:x``.
+_COMMANDS = re.compile(r"^(?P<before> *):(?=:)|#(?P<hash>#)(?=[A-Za-z]*\[)|(?P<section>section_(?:start|end)):(?=[0-9])")
 
 
 def shown(text: str, limit: int = 0) -> str:
-    """``text`` with everything escaped that does not print: control and format characters, half surrogates.
+    """``text`` with everything escaped that does not print, or that a CI service would take for a command in a log.
 
-    Applied twice it changes nothing more. With ``limit`` longer texts are cut.
+    Not printed are control and format characters (bidirectional and zero-width ones too), blanks other than the space, and half
+    surrogates. Applied twice it changes nothing more. With ``limit`` longer texts are cut.
     """
     if limit and len(text) > limit:
         text = text[: limit - 3] + "..."
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else _escaped(c) for c in text)
+    if not text.isascii():
+        text = _INVISIBLE.sub(lambda match: _escaped(match[0]), text)
+    return _COMMANDS.sub(_broken, text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def _broken(match: re.Match[str]) -> str:
+    if match["hash"]:
+        return "#\\x23"
+    return (match["section"] or match["before"] or "") + "\\x3a"
 
 
 def shown_id(path: str) -> str:

@@ -6,12 +6,9 @@ file; nothing has to be registered.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
-import os
 import pkgutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,26 +36,6 @@ def writer(file: Path) -> Report:
     if file.suffix not in reports():
         raise pytest.UsageError(f"--campaign-report: {file.name} should end in {' or '.join(reports())}")
     return reports()[file.suffix]
-
-
-def write(file: Path, record: Record) -> None:
-    """Replace ``file`` with the report at once: a reader sees the old one or the new one, never a half."""
-    data = writer(file).render(record).encode("utf-8")
-    descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        durable.fill(descriptor, data)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, file)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def as_json(record: Record) -> dict[str, Any]:

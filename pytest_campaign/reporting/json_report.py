@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import datetime
 import json
+import os
+import re
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -14,16 +18,42 @@ from ..ledger import Cost, Line, written
 from ..record import REPORT_VERSION, CampaignRecord, DeliverableRecord, Record, Result, Times, Verdict
 from ..reload.protocol import Isolation
 from ..schedule import Comparison, is_machine
+from ..text import shown
 from .base import Report
+
+# What a terminal or a CI service would take for a command when it is shown the file: written with an escape of JSON instead.
+_UNSAFE = re.compile(r"\x7f|##(?=[A-Za-z]*\[)|section_(?:start|end):(?=[0-9])")
 
 
 def render(record: Record) -> str:
-    """The report as ASCII text: names that are no UTF-8 survive as escapes."""
-    return json.dumps(as_data(record), indent=1, allow_nan=False) + "\n"
+    """The report as printable ASCII text."""
+    return _printable(json.dumps(as_data(record), indent=1, allow_nan=False)) + "\n"
+
+
+def first_line(record: Record, directories: Sequence[str]) -> str:
+    """The first line of the record beside a report: what the session set out to do."""
+    data = {"report_version": REPORT_VERSION, "tool": record.tool["version"], "started": record.started,
+            "directories": list(directories)}
+    return _printable(json.dumps(_whole(data)))
+
+
+def line(directory: str, result: Result) -> str:
+    """One finished check as a line of the record beside a report."""
+    data = {"directory": directory, "deliverable": result.pair.deliverable, **_check(result),
+            "findings": [_finding(finding) for finding in result.findings]}
+    return _printable(json.dumps(_whole(data)))
+
+
+def _printable(text: str) -> str:
+    return _UNSAFE.sub(lambda match: f"{match[0][:-1]}\\u{ord(match[0][-1]):04x}", text)
 
 
 def as_data(record: Record) -> dict[str, Any]:
-    """The report as plain data. With a single campaign its deliverables and findings stand at the top level too."""
+    """The report as plain data. With a single campaign its deliverables and findings stand at the top level too.
+
+    Texts for people are escaped as on the terminal. Names are as they are; in one that is no UTF-8 the odd bytes are escaped,
+    and where it is a path it stands beside itself as ``path_b64``.
+    """
     campaigns = [_campaign(campaign) for campaign in record.campaigns]
     data = {
         "report_version": REPORT_VERSION,
@@ -37,7 +67,28 @@ def as_data(record: Record) -> dict[str, Any]:
     }
     if len(campaigns) == 1:
         data |= {"deliverables": campaigns[0]["deliverables"], "findings": campaigns[0]["findings"]}
-    return data
+    whole: dict[str, Any] = _whole(data)
+    return whole
+
+
+def _whole(value: Any) -> Any:
+    """The value with texts that are Unicode: half surrogates escaped."""
+    if isinstance(value, str):
+        return value if value.isascii() else _text(value)
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in value.items()}
+    return [_whole(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _text(value: str) -> str:
+    return value.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _exact(path: str | None) -> dict[str, str]:
+    """The bytes of a path that is no UTF-8."""
+    if path is None or path.isascii() or _text(path) == path:
+        return {}
+    return {"path_b64": base64.b64encode(os.fsencode(path)).decode("ascii")}
 
 
 def _isolation(isolation: Isolation) -> dict[str, Any]:
@@ -132,6 +183,7 @@ def _deliverable(deliverable: DeliverableRecord) -> dict[str, Any]:
         "id": deliverable.id,
         "kind": deliverable.kind,
         "path": deliverable.path,
+        **_exact(deliverable.path),
         "format": deliverable.format,
         "purpose": deliverable.purpose,
         "priority": deliverable.priority,
@@ -139,21 +191,28 @@ def _deliverable(deliverable: DeliverableRecord) -> dict[str, Any]:
         "depth": deliverable.depth.label if deliverable.depth is not None else None,
         "loader": deliverable.loader,
         "checks": [_check(result) for result in deliverable.results],
-        "files": [{"path": file.path, "bytes": file.bytes, "sha256": file.sha256} for file in deliverable.files],
+        "files": [{"path": file.path, "bytes": file.bytes, "sha256": file.sha256} | _exact(file.path)
+                  for file in deliverable.files],
         "findings": [_finding(finding) for finding in deliverable.findings],
     }
 
 
 def _check(result: Result) -> dict[str, Any]:
-    return {"check": result.pair.check, "outcome": result.outcome.value, "seconds": result.seconds, "reason": result.reason}
+    return {"check": result.pair.check, "outcome": result.outcome.value, "seconds": result.seconds,
+            "reason": _shown(result.reason)}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
     return {
-        "rule": finding.rule, "level": finding.level.value, "path": finding.path, "line": finding.line, "column": finding.column,
-        "pointer": finding.pointer, "observed": finding.observed, "expected": finding.expected, "message": finding.message,
-        "remedy": finding.remedy, "deliverable": finding.deliverable, "unanswered": finding.unanswered, "waived": finding.waived,
+        "rule": finding.rule, "level": finding.level.value, "path": finding.path, **_exact(finding.path), "line": finding.line,
+        "column": finding.column, "pointer": finding.pointer, "observed": _shown(finding.observed),
+        "expected": _shown(finding.expected), "message": shown(finding.message), "remedy": shown(finding.remedy),
+        "deliverable": finding.deliverable, "unanswered": finding.unanswered, "waived": _shown(finding.waived),
     }
+
+
+def _shown(text: str | None) -> str | None:
+    return None if text is None else shown(text)
 
 
 REPORT = Report(".json", render)
