@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from .. import durable
 from ..record import Record
 from .base import Report
 
