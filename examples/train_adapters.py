@@ -53,8 +53,9 @@ RECORDS = {  # id: (kind, file in the run's folder, what else is recorded)
     "metrics": ("metrics", "metrics.jsonl", {}),
     "predictions": ("predictions", "predictions.jsonl", {"dataset": "test", "key": ["id"], "value": "prediction"}),
 }
-WEIGHTS = {"model": ("checkpoint", "model", {"purpose": "inference", "depth": "model"})}
-ADAPTER = {"adapter": ("adapter", "adapter", {"purpose": "inference", "depth": "model", "base": BASE})}
+PROBE = "probe.safetensors"
+WEIGHTS = {"model": ("checkpoint", "model", {"purpose": "inference", "depth": "probe", "probe": PROBE})}
+ADAPTER = {"adapter": ("adapter", "adapter", {"purpose": "inference", "depth": "probe", "probe": PROBE, "base": BASE})}
 TOGETHER = {
     "base": ("checkpoint", BASE, {"purpose": "inference", "depth": "model"}),
     "data": ("dataset", "data", {}),
@@ -150,6 +151,7 @@ def execute(out: Path, folder: Path, parameters: Parameters, data: dict[str, lis
         tokenizer.save_pretrained(folder / "model")
     else:
         model.save_pretrained(folder / "adapter")
+    proof.record(model, {"input_ids": batch(tokenizer, data["test"][:2], answers=True)}, folder / PROBE)
     return predictions, proven
 
 

@@ -64,7 +64,7 @@ RUN_DELIVERABLES = {  # id: (kind, file in the run's folder, what else is record
     "parameters": ("parameters", "parameters.json", {}),
     "metrics": ("metrics", "metrics.jsonl", {}),
     "predictions": ("predictions", "predictions.jsonl", {"dataset": "test", "key": ["id"], "value": "prediction"}),
-    "weights": ("checkpoint", "weights.safetensors", {"purpose": "inference"}),
+    "weights": ("checkpoint", "weights.safetensors", {"purpose": "inference", "probe": "probe.safetensors"}),
     "resume": ("checkpoint", "resume.pt", {"purpose": "resume"}),
     "log": ("log", "train.log", {}),
 }
@@ -204,6 +204,19 @@ def save_weights(path: Path, model: torch.nn.Module) -> None:
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
+def load(path: Path) -> torch.nn.Module:
+    """The network of a run with the delivered weights. A reviewer gives it to the check, which then replays the probe:
+
+    pytest --campaign-dir OUT --campaign-loader='*/weights=train_campaign.py:load'
+    """
+    from safetensors.torch import load_file
+
+    parameters = json.loads((path.parent / "parameters.json").read_text(encoding="utf-8"))
+    model = build_model(parameters["hidden"], parameters["dropout"])
+    model.load_state_dict(load_file(path))
+    return model
+
+
 @torch.inference_mode()
 def predict(model: torch.nn.Module, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """One record for each row, with the row's id."""
@@ -260,7 +273,8 @@ def deliver(record: Campaign | Run, known: Mapping[str, tuple[str, str, Any]], f
     """Record the deliverables that are there, each with the size and digest of its files, and what ``more`` is known of some."""
     for id, (kind, name, fields) in known.items():
         if (folder / name).exists():
-            record.deliver(id, kind, folder / name, **fields, **more.get(id, {}))
+            probe = {"probe": folder / fields["probe"]} if "probe" in fields else {}
+            record.deliver(id, kind, folder / name, **{**fields, **probe, **more.get(id, {})})
 
 
 def decide(predictions: Sequence[dict[str, Any]] | None) -> tuple[str, str]:
@@ -426,6 +440,7 @@ def campaign(out: Path) -> None:
             else:
                 predictions[id] = predict(training.model, data["test"])
                 save_weights(run.folder / "weights.safetensors", training.model)
+                proof.record(training.model, tensors(data["test"][:8])[0], run.folder / "probe.safetensors")
                 write_jsonl(run.folder / "predictions.jsonl", predictions[id])
             deliver(run, RUN_DELIVERABLES, run.folder, weights=proven)
         if id == "control":

@@ -1,4 +1,4 @@
-"""The example with adapters: it runs, what it leaves is accepted at depth model, and its instructions hold."""
+"""The example with adapters: it runs, what it leaves is accepted at the depths that it promises, and its instructions hold."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_it_is_accepted_at_depth_model(made: Path) -> None:
+def test_it_is_accepted_at_the_promised_depth(made: Path) -> None:
     report = made.parent / "report.json"
     ended = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--campaign-dir={made}",
                             f"--campaign-report={report}"], cwd=made.parent, capture_output=True, text=True)
@@ -30,7 +30,7 @@ def test_it_is_accepted_at_depth_model(made: Path) -> None:
     [campaign] = json.loads(report.read_text())["campaigns"]
     assert campaign["verdict"] == "accepted"
     depths = {entry["id"]: entry["depth"] for entry in campaign["deliverables"] if entry["depth"]}
-    assert depths == dict.fromkeys(("base", "control/model", "rank2/adapter", "rank8/adapter"), "model")
+    assert depths == {"base": "model"} | dict.fromkeys(("control/model", "rank2/adapter", "rank8/adapter"), "probe")
     assert not [finding for entry in campaign["deliverables"] for finding in entry["findings"] if finding["level"] != "note"]
 
 

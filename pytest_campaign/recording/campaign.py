@@ -287,6 +287,9 @@ class Campaign:
     def entry(self, id: str, kind: str, path: str | os.PathLike[str], fields: Fields) -> Entry:
         """The entry of a deliverable with sizes, digests and, for an adapter, its base as far as that is known."""
         relative = files.inside(self.directory, path)
+        probe = fields.get("probe")
+        if probe is not None:
+            fields = {**fields, "probe": files.inside(self.directory, probe)}
         entry = entries.deliverable(id, kind, relative, fields)
         archive = fields.get("archive_base", False)
         if archive and kind != "adapter":
@@ -300,6 +303,8 @@ class Campaign:
                 given += [place] if given and place is not None else []
         names = [files.inside(self.directory, name) for name in given] or (
             files.names(self.directory, relative) if relative != "." else files.recognised(self.directory))
+        if probe is not None:
+            names = list(dict.fromkeys([*names, entry["reload"]["probe"]]))
         return entry | ({"files": self._digests.declared(names)} if names else {})
 
     def _archive_base(

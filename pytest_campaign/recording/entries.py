@@ -19,6 +19,7 @@ _GIVE = "give what pytest_campaign.proof.digests returns"
 class Fields(TypedDict, total=False):
     """What can be said of a deliverable beside its id, kind and path; as in the manifest, but for ``depth`` and ``probe``.
 
+    ``probe`` is the file that `pytest_campaign.proof.record` wrote; its digest is recorded with those of the files.
     ``base`` is a name that `Campaign.base` has recorded, or the base itself. ``files`` are the paths of its files where they are
     not all that lies at its path. ``archive_base`` puts the headers of an adapter's base beside it: True where the base lies on
     this machine under the name that the adapter says, else its folder.
@@ -37,7 +38,7 @@ class Fields(TypedDict, total=False):
     file_columns: Sequence[str]
     truncated_field: str
     depth: str
-    probe: str
+    probe: str | os.PathLike[str]
     tensor_digests: Mapping[str, str]
     files: Sequence[str]
     archive_base: bool | str | os.PathLike[str]
