@@ -246,7 +246,7 @@ class Files:
             loader = self.loader(campaign, deliverable) if model is None else None
             target = campaign.target(deliverable) or ""
             unit = model or Unit(LOADED, target, tuple(campaign.files_of(deliverable)))
-            proof = Proof(os.path.join(self._inventory.root, target), loader.text if loader else None, probe)
+            proof = Proof(os.path.join(self._inventory.root, target).rstrip("/") or "/", loader.text if loader else None, probe)
             job = dataclasses.replace(
                 self._job(campaign, [unit], Depth.HEADER, self._base_files(campaign, deliverable) if model else None,
                           {}, more=[probe] if probe is not None else []), digest=False, proof=proof)

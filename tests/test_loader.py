@@ -130,6 +130,19 @@ def test_depth_model_and_with_a_probe_depth_probe(tmp_path: Path, reloader: Relo
     assert (proved.outcome, proved.depth) == ("passed", Depth.PROBE), proved
 
 
+def test_a_new_interpreter_does_the_same(tmp_path: Path) -> None:
+    made = net(tmp_path / "net.pt")
+    proof.record(made, torch.randn(4, 6), tmp_path / "probe.safetensors")
+    with Reloader(Limits(timeout=60.0, memory=1 << 29, threads=1), mode="spawn") as running:
+        result = reloaded(described(tmp_path, "net.pt", reload={"probe": "probe.safetensors"}), running, "net")
+    assert (rules(result), result.depth) == ([], Depth.PROBE)
+
+
+def test_the_whole_campaign_directory(tmp_path: Path, reloader: Reloader) -> None:
+    net(tmp_path / "net.pt")
+    assert reloaded(described(tmp_path, ".", purpose="inference"), reloader, "folder").depth is Depth.MODEL
+
+
 def test_a_swapped_pair_of_layers_is_found_by_the_probe_and_by_nothing_else(tmp_path: Path, reloader: Reloader) -> None:
     made = net(tmp_path / "net.pt")
     proof.record(made, {"points": torch.randn(4, 6)}, tmp_path / "probe.safetensors")
@@ -244,8 +257,9 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_a_session_with_a_loader_says_which(tmp_path: Path, out: Path) -> None:
-    ended = checked(tmp_path, "--campaign-loader=net=mine.py:net", "--campaign-report=report.json")
+@pytest.mark.parametrize("words", [[], ["-n2"]])
+def test_a_session_with_a_loader_says_which(tmp_path: Path, out: Path, words: list[str]) -> None:
+    ended = checked(tmp_path, "--campaign-loader=net=mine.py:net", "--campaign-report=report.json", *words)
     assert ended.status == 0, ended.out
     assert "to probe by mine.py:net" in ended.out
     (entry,) = json.loads((tmp_path / "report.json").read_text())["deliverables"]

@@ -253,9 +253,11 @@ def adapted(model: Any, config: Mapping[str, Any], tensors: Mapping[str, Any]) -
 
 
 def _own(config: Mapping[str, Any]) -> Any:
-    """PEFT's configuration object, which it makes from a file only."""
+    """PEFT's configuration object, which it makes from a file only. `NotRebuilt` for one that names a module to import."""
     import peft
 
+    if config.get("megatron_config"):  # peft.tuners.lora.tp_layer then imports whatever megatron_core names
+        raise NotRebuilt("megatron_config asks for a module of the training to be imported")
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, ADAPTER_CONFIG), "w", encoding="utf-8") as file:
             json.dump(config, file)
@@ -271,10 +273,10 @@ def _reasons(config: Mapping[str, Any]) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
+    except (NotRebuilt, MemoryError, RecursionError):
+        raise
     except ImportError as error:
         raise NotRebuilt(f"a library is missing: {str(error)[:_LONGEST]}") from None
-    except (MemoryError, RecursionError):
-        raise
     except Exception as error:
         text = f"{type(error).__name__}: {str(error)[:_LONGEST]}"
         if newer(config.get("peft_version"), str(peft.__version__)) or "meta" in text:
