@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_reloads import death, reloading, said, toy_job
 
-from pytest_campaign.reload import confinement, interpreter, kernel, landlock, reach, seccomp
+from pytest_campaign.reload import confinement, interpreter, kernel, landlock, protocol, reach, seccomp
 from pytest_campaign.reload.client import Reloader
 from pytest_campaign.reload.confinement import IsolationLevel
 from pytest_campaign.reload.protocol import DeathKind, FileSpec, Isolation, Job
@@ -121,6 +121,28 @@ with Reloader(toy_reloads.PATIENT) as reloader:
     assert came["forbidden"].pop("more rights") in ("EPERM", "EINVAL")  # the latter in a namespace that has no root
     assert set(came["forbidden"].values()) == {"EPERM"}, came["forbidden"]
     assert set(came["by path"].values()) <= {"EACCES", "EXDEV"}, came["by path"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="it needs root, and setpriv")
+@pytest.mark.parametrize("without", ["sys_time", "dac_read_search,-sys_admin"], ids=["all rights", "rights of a container"])
+def test_root_still_reads_files_of_others(light: Path, tmp_path: Path, without: str) -> None:
+    job = toy_job(tmp_path, "fine")
+    file = tmp_path / "0.toy"
+    os.chown(file, 65534, 65534)
+    file.chmod(0o600)
+    script = """\
+import sys
+sys.path[:0] = sys.argv[1:3]
+import toy_reloads
+from pytest_campaign.reload import protocol
+from pytest_campaign.reload.client import Reloader
+with open(sys.argv[3], "rb") as file, Reloader(toy_reloads.PATIENT) as reloader:
+    print(reloader.run(protocol.decode_job(file.read())[0]).deaths)
+"""
+    (tmp_path / "job.json").write_bytes(protocol.encode_job(job, toy_reloads.PATIENT))
+    words = ["setpriv", f"--bounding-set=-{without}", f"--inh-caps=-{without}", sys.executable, "-c", script]
+    done = subprocess.run([*words, light, HERE, tmp_path / "job.json"], capture_output=True, text=True)
+    assert done.stdout == "[None]\n", (done.stdout, done.stderr)
 
 
 @needs[CONFINED]

@@ -201,6 +201,12 @@ def started_thread():
     thread.join()
 
 
+def signal_at_the_end_of_the_parent():
+    number = ctypes.c_int()
+    system("prctl", 2, ctypes.byref(number), 0, 0, 0)  # PR_GET_PDEATHSIG
+    return number.value
+
+
 def scratch():
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "sub")
@@ -268,6 +274,7 @@ def attempts(argument, source, file):
         "random": lambda: Path("/dev/urandom").open("rb").close(),
         "about the process": lambda: Path("/proc/self/status").read_text() and None,
         "about the machine": lambda: Path("/proc/cpuinfo").read_text() and Path("/proc/meminfo").read_text() and None,
+        "ends with its parent": lambda: None if signal_at_the_end_of_the_parent() == signal.SIGKILL else "it does not",
         "zone": lambda: time.localtime() and None,
         "module of the library": lambda: importlib.import_module("xml.dom.minidom") and None,
         "installed module": lambda: importlib.import_module("pluggy._tracing") and None,

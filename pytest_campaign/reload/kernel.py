@@ -15,7 +15,7 @@ from typing import Any
 
 _PR_SET_NO_NEW_PRIVS = 38  # prctl(2)
 _CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3, capget(2)
-_READ_EVERYTHING = 1 << 2  # CAP_DAC_READ_SEARCH, capabilities(7)
+_OPEN_EVERYTHING, _READ_EVERYTHING = 1 << 1, 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, capabilities(7)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,10 +86,13 @@ class _Capabilities(ctypes.Structure):
 
 
 def drop_capabilities() -> None:
-    """Give up for good what root may and others may not, but for reading files of other owners."""
+    """Give up for good what root may and others may not, but for reading files of other owners.
+
+    Root in a container often has no right that allows just that, and then keeps the one that allows writing too.
+    """
     header = _Header(_CAPABILITY_VERSION, 0)
     sets = (_Capabilities * 2)()
     call("capget", ctypes.byref(header), ctypes.byref(sets))
-    kept = sets[0].permitted & _READ_EVERYTHING
+    kept = sets[0].permitted & _READ_EVERYTHING or sets[0].permitted & _OPEN_EVERYTHING
     sets = (_Capabilities * 2)(_Capabilities(kept, kept, 0))
     call("capset", ctypes.byref(header), ctypes.byref(sets))
