@@ -547,11 +547,17 @@ class Campaign:
 
     def root_of(self, run: str) -> str:
         """The run that a run repeats in the end; itself when it repeats none."""
-        passed = set()
-        while (record := self.runs.get(run)) is not None and record.repeat_of is not None and run not in passed:
-            passed.add(run)
-            run = record.repeat_of
+        way: dict[str, None] = {}
+        while (record := self.runs.get(run)) is not None and record.repeat_of is not None and run not in way:
+            way[run] = None
+            run = self._roots.get(record.repeat_of, record.repeat_of)
+        self._roots.update(dict.fromkeys(way, run))
         return run
+
+    @functools.cached_property
+    def _roots(self) -> dict[str, str]:
+        """What `root_of` found so far: long ways are gone once."""
+        return {}
 
     @functools.cached_property
     def _delivered_parameters(self) -> Mapping[str | None, Sequence[str]]:

@@ -12,7 +12,7 @@ import difflib
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from . import paths, schema_files
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from jsonschema import ValidationError
 
 MOST_FAULTS = 20
+MOST_ENTRIES = 200_000  # objects and arrays in a document; validating them takes about a minute
 _LONGEST_MESSAGE = 200
 _MOST_COMPARED = 200  # names that a misspelt one is compared with; violations from which the first are chosen
 _Parts = tuple[str | int, ...]
@@ -109,10 +110,23 @@ def _load(data: bytes | None, file: str, schema: str,
     except strict_json.NotStrict as error:
         return None, [DocumentFault(fault.kind, file, _cut(fault.message), fault.line, fault.column, fault.pointer,
                                     fault.observed, fault.expected) for fault in error.faults]
+    if _has_too_many(raw):
+        return None, [DocumentFault("too-large", file, f"it has more than {MOST_ENTRIES:,} entries", expected="fewer entries")]
     usable, faults = _schema_faults(raw, schema)
     if usable:
         return raw, _placed(itertools.chain(faults, unseen(raw)), data, file)
     return None, _placed(faults, data, file)
+
+
+def _has_too_many(raw: Any) -> bool:
+    """Whether a document has more objects and arrays than can be validated in reasonable time."""
+    waiting, count = [raw], 0
+    while waiting and count <= MOST_ENTRIES:
+        value = waiting.pop()
+        if isinstance(value, (dict, list)):
+            count += 1
+            waiting.extend(value.values() if isinstance(value, dict) else value)
+    return count > MOST_ENTRIES
 
 
 def _placed(faults: Iterable[_Fault], data: bytes, file: str) -> list[DocumentFault]:
@@ -257,11 +271,12 @@ def _manifest_faults(raw: Mapping[str, Any]) -> Iterator[_Fault]:
     yield from _alike(bases, ("bases",), "base")
     listed = list(_deliverables(raw))
     origins = ids | dict.fromkeys(name for full, entry, *_ in listed for name in (full, entry["path"]))
+    circles = {field: _circles({run["id"]: run.get(field) for run in runs}) for field in ("supersedes", "repeat_of")}
     for at, run in enumerate(runs):
         yield from _unfinished(run, ("runs", at))
-        for field in ("supersedes", "repeat_of"):
+        for field, on_circles in circles.items():
             yield from _unknown(run, field, ids, ("runs", at), "run")
-            yield from _circle(run, field, runs, ("runs", at))
+            yield from _circle(run, field, on_circles, ("runs", at))
         yield from _unknown(run, "resumed_from", origins, ("runs", at), "run or deliverable")
         yield from _unknown_items(run, "datasets", datasets, ("runs", at), "data set")
     for _, deliverable, parts, _ in listed:
@@ -273,17 +288,32 @@ def _manifest_faults(raw: Mapping[str, Any]) -> Iterator[_Fault]:
         yield from _unknown(rehearsal, "run", ids, ("actuals", "rehearsals", at), "run")
 
 
-def _circle(run: Mapping[str, Any], field: str, runs: Sequence[Mapping[str, Any]], parts: _Parts) -> Iterator[_Fault]:
+def _circle(run: Mapping[str, Any], field: str, on_circles: Set[str], parts: _Parts) -> Iterator[_Fault]:
     """A fault when what a run replaces or repeats leads back to itself: a corrected configuration has an id of its own."""
-    following = {other["id"]: other.get(field) for other in runs}
-    at, passed = run.get(field), {run["id"]}
-    while at is not None and at not in passed:
-        passed.add(at)
-        at = following.get(at)
-    if at == run["id"]:
+    id = run["id"]
+    if id in on_circles and run.get(field) is not None:
         word = "replaces" if field == "supersedes" else "repeats"
-        yield _Fault("reference", (*parts, field), f"run {at} {word} itself" + ("" if len(passed) == 1 else ", by way of others"),
-                     at, "an earlier run")
+        yield _Fault("reference", (*parts, field), f"run {id} {word} itself" + ("" if run[field] == id else ", by way of others"),
+                     id, "an earlier run")
+
+
+def _circles(following: Mapping[str, str | None]) -> Set[str]:
+    """The ids from which the way leads back to themselves, in one pass."""
+    found: set[str] = set()
+    passed: dict[str, str] = {}  # each id that was passed, with where that way began
+    for start in following:
+        way, at = [], start
+        while at not in passed:
+            passed[at] = start
+            way.append(at)
+            after = following.get(at)
+            if after is None:
+                break
+            at = after
+        else:
+            if passed[at] == start:
+                found.update(way[way.index(at):])
+    return found
 
 
 def _unfinished(run: Mapping[str, Any], parts: _Parts) -> Iterator[_Fault]:

@@ -7,6 +7,7 @@ entry of the table; everything else in the program opens files through this tabl
 from __future__ import annotations
 
 import dataclasses
+import errno
 import functools
 import os
 import posixpath
@@ -21,6 +22,9 @@ MOST_ENTRIES = 1_000_000
 DEEPEST = 400
 Identity = tuple[int, int, int, int]  # device, inode, size, time of change
 SIZE = 2
+_HUGE = 16 << 30
+_NEARLY_ALL = 64
+_BLOCK = 512  # bytes of a block of st_blocks (stat(2))
 _MOST_HOPS = 40  # as Linux does (path_resolution(7))
 
 
@@ -206,7 +210,8 @@ def identity(status: os.stat_result) -> Identity:
 def open_file(root: str, path: str, expected: Identity) -> int:
     """Open a regular file below ``root`` and compare it with what was seen before; never blocks.
 
-    The comparison also catches a folder of the path that was replaced by a link in the meantime.
+    The comparison also catches a folder of the path that was replaced by a link in the meantime. A huge file that is nearly all
+    holes is not opened (`errno.EFBIG`): reading it takes hours, whatever it is to be.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(os.path.join(root, path), flags)
@@ -214,7 +219,23 @@ def open_file(root: str, path: str, expected: Identity) -> int:
     if not stat.S_ISREG(status.st_mode) or identity(status) != expected:
         os.close(descriptor)
         raise Changed(f"{path} changed while it was checked: the file there now is another one, or was written to")
+    if _is_hollow(descriptor, status):
+        os.close(descriptor)
+        written = f"about {status.st_blocks * _BLOCK:,} were ever written"
+        raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, of which {written}")
     return descriptor
+
+
+def _is_hollow(descriptor: int, status: os.stat_result) -> bool:
+    """Whether a huge file is nearly all holes. A file system that compresses writes fewer blocks too, and tells of no hole."""
+    if status.st_size < _HUGE or not hasattr(os, "SEEK_HOLE") or status.st_blocks * _BLOCK * _NEARLY_ALL > status.st_size:
+        return False
+    try:
+        return os.lseek(descriptor, 0, os.SEEK_HOLE) < status.st_size
+    except OSError:
+        return False
+    finally:
+        os.lseek(descriptor, 0, os.SEEK_SET)
 
 
 def take(root: str | os.PathLike[str], ignore: Callable[[str], bool] = lambda path: False) -> Inventory:

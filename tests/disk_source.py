@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import threading
 from collections.abc import Collection, Mapping
@@ -36,7 +37,7 @@ class DiskSource:
         return (self.root / path).stat().st_size
 
     def exists(self, path: str) -> bool:
-        return (self.root / path).is_file()
+        return os.path.isfile(self.root / path)  # unlike pathlib it takes any name
 
     def hashed(self, names: Collection[str]) -> Collection[str]:
         return tensor_proof.hashed(self.declared, names)

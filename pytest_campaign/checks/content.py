@@ -7,6 +7,7 @@ rule is a `Rule` at the top and a few lines in one of the functions below.
 
 from __future__ import annotations
 
+import errno
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
@@ -266,8 +267,11 @@ def _file(deliverable: Deliverable, path: str, entry: Entry, evidence: Evidence,
     except Changed as error:
         yield CHANGED.finding(str(error), path=path, remedy="wait until everything is written, and run the check again")
     except OSError as error:
-        yield UNREADABLE.finding(f"the file cannot be read: {error.strerror or error}", path=path,
-                                 remedy=_PERMISSION)
+        if error.errno == errno.EFBIG:
+            yield PLACEHOLDER.finding(f"its data never reached the disk: {error.strerror}", path=path, observed=error.strerror,
+                                      remedy="write or copy the file again")
+        else:
+            yield UNREADABLE.finding(f"the file cannot be read: {error.strerror or error}", path=path, remedy=_PERMISSION)
     else:
         yield from _first_bytes(deliverable, path, entry, head, alone)
 

@@ -11,6 +11,7 @@ import pathlib
 import pickle
 import socket
 import subprocess
+import zipfile
 
 import joblib
 import numpy
@@ -258,6 +259,21 @@ def another_model_beside_them(made: Written) -> None:
     made.add("control/small", "checkpoint", "runs/control/small")
 
 
+@faulty("content.placeholder", "control/state", "runs/control/state.dat")
+def a_huge_file_of_which_nothing_was_written(made: Written) -> None:
+    with open(made / "runs/control/state.dat", "wb") as file:
+        file.truncate(1 << 42)
+    made.add("control/state", "other", "runs/control/state.dat")
+
+
+@sound("content.placeholder", "control/state")
+def a_file_with_a_hole(made: Written) -> None:
+    with open(made / "runs/control/state.dat", "wb") as file:
+        file.write(b"head")
+        file.truncate(1 << 24)
+    made.add("control/state", "other", "runs/control/state.dat")
+
+
 @faulty("content.not-what-its-name-says", "control/last", LAST)
 def another_archive_than_torch_writes(made: Written) -> None:
     (made / LAST).write_bytes(b"7z\xbc\xaf\x27\x1c\0\x04" + bytes(range(256)))
@@ -337,6 +353,28 @@ def an_array_that_was_cut(made: Written) -> None:
 def a_pickle_that_was_cut(made: Written) -> None:
     (made / "runs/control/state.pkl").write_bytes(pickle.dumps(list(range(1000)))[:-9])
     made.add("control/state", "other", "runs/control/state.pkl")
+
+
+@faulty("content.damaged", "control/code", "runs/control/code.zip")
+def an_archive_that_leads_out(made: Written) -> None:
+    with zipfile.ZipFile(made / "runs/control/code.zip", "w") as archive:
+        archive.writestr("../../evil.py", "import os")
+    made.add("control/code", "other", "runs/control/code.zip")
+
+
+@faulty("content.runs-code", "control/code", "runs/control/code.zip")
+def an_archive_with_a_pickle_that_runs_a_command(made: Written) -> None:
+    with zipfile.ZipFile(made / "runs/control/code.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/model.bin", b"\x80\x02cposix\nsystem\nX\x04\0\0\0true\x85R.")
+    made.add("control/code", "other", "runs/control/code.zip")
+
+
+@sound("content.damaged", "control/code")
+def an_archive_of_the_code(made: Written) -> None:
+    with zipfile.ZipFile(made / "runs/control/code.zip", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("src/..train.py", "import torch")
+        archive.writestr("src/config.json", "{}")
+    made.add("control/code", "other", "runs/control/code.zip")
 
 
 @sound("content.damaged", "control/means")
