@@ -79,11 +79,12 @@ def methods() -> dict[str, Any]:
         "encoder": p.PromptEncoderConfig(num_virtual_tokens=5, encoder_hidden_size=16, **task),
         "vera": p.VeraConfig(r=4, target_modules=["q_proj"], **task),
         "loha": p.LoHaConfig(r=4, target_modules=["q_proj"]),
+        "lokr": p.LoKrConfig(r=4, target_modules=["q_proj"]),
         "oft": p.OFTConfig(oft_block_size=8, target_modules=["q_proj"]),
     }
 
 
-def save(target: Path, model: Any, config: Any) -> Path:
+def save(target: Path, model: Any, config: Any, trained: bool = True) -> Path:
     import peft
 
     with warnings.catch_warnings():
@@ -91,19 +92,26 @@ def save(target: Path, model: Any, config: Any) -> Path:
         made = peft.get_peft_model(model, config)
         with torch.no_grad():
             for value in made.parameters():
-                if value.requires_grad:
+                if value.requires_grad and trained:
                     value.add_(0.1)
         made.save_pretrained(target)
     return target
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["adalora", "ia3", "prompt", "prefix", "encoder", "vera", "loha", "oft"])
+@pytest.mark.parametrize("name", ["adalora", "ia3", "prompt", "prefix", "encoder", "vera", "loha", "lokr", "oft"])
 def test_sound_adapters_of_other_methods(tmp_path: Path, base: Path, name: str) -> None:
     save(tmp_path, hugging_face.llama(), methods()[name])
     reading = found(tmp_path, base)
     assert (reading.problems, reading.depth) == ([], Depth.MODEL)
     assert found(tmp_path, depth=Depth.TENSORS).problems == []
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["adalora", "ia3", "vera", "loha", "lokr", "oft"])
+def test_adapters_as_they_are_before_the_first_step(tmp_path: Path, name: str) -> None:
+    save(tmp_path, hugging_face.llama(), methods()[name], trained=False)
+    assert kinds(found(tmp_path, depth=Depth.TENSORS)) == {ProblemKind.UNTRAINED}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -226,6 +234,7 @@ SPOILT: dict[str, tuple[Callable[[Tensors], Tensors], ProblemKind, bool | Proble
     "another rank": (
         lambda state: {n: torch.ones(8, 16) if "lora_A" in n else torch.ones(16, 8) for n in state}, ProblemKind.SHAPE, True),
     "all zero": (lambda state: {n: torch.zeros_like(state[n]) for n in state}, ProblemKind.UNTRAINED, True),
+    "A zero": (lambda state: {n: state[n] * ("lora_A" not in n) for n in state}, ProblemKind.UNTRAINED, True),
     "B zero": (lambda state: {n: state[n] * ("lora_B" not in n) for n in state}, ProblemKind.UNTRAINED, True),
     "nan": (lambda state: {n: state[n] * float("nan") for n in state}, ProblemKind.NAN, True),
 }
@@ -280,6 +289,8 @@ SET: dict[str, tuple[dict[str, Any], set[ProblemKind]]] = {
     "unknown setting": ({"foobar": {"scale": 2}}, {ProblemKind.UNKNOWN_SETTING}),
     "unknown setting without a value": ({"foobar": None, "barfoo": False, "raboof": []}, set()),
     "unknown setting of a later version": ({"foobar": 2, "peft_version": "99.1.0"}, {ProblemKind.NEWER_LIBRARY}),
+    "no scale": ({"lora_alpha": 0}, {ProblemKind.UNTRAINED}),
+    "a scale for each module": ({"lora_alpha": 0, "alpha_pattern": {"q_proj": 8, "v_proj": 8}}, set()),
     "unknown method": ({"peft_type": "WAT"}, {ProblemKind.CONFIGURATION}),
     "no method": ({"peft_type": None}, {ProblemKind.CONFIGURATION}),
     "a path of another machine": ({"base_model_name_or_path": "/tmp/gone/base"}, set()),

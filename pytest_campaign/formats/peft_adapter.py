@@ -32,13 +32,21 @@ from .model_files import (
     weight_parts,
     whole_layout,
 )
+from .streaming import exactly
 
 NAME = "PEFT adapter"
 PREFIX = "base_model.model."  # in front of the name that a module has in the base
 _EXPECTED = "adapter_model.safetensors"
 # What is zero before the first step, so that the adapter changes nothing (peft.tuners.*.layer, reset_parameters).
-_ZERO_AT_FIRST = re.compile(r"(^|\.)(lora_B(\.weight|\.bias)?|lora_embedding_A|lora_E|vera_lambda_b|hada_w2_b|oft_R(\.weight)?)$")
-_OF_METHOD = re.compile(r"(^|\.)(lora_|vera_|hada_|oft_)[A-Za-z0-9_]+(\.weight|\.bias)?$")
+_ZERO_AT_FIRST = re.compile(
+    r"(^|\.)(lora_B(\.weight|\.bias)?|lora_embedding_A|lora_E|p?vera_lambda_b|hada_w2_b|b?oft_R(\.weight)?|lokr_w1(_a)?"
+    r"|randlora_lambda|waveft_spectrum|(delora|gralora|lily)_B(\.weight)?)$")
+_OF_METHOD = re.compile(
+    r"(^|\.)(lora|p?vera|hada|b?oft|lokr|randlora|waveft|delora|gralora|lily|ia3)_[A-Za-z0-9_]+(\.weight|\.bias)?$")
+_A = re.compile(r"(^|\.)lora_(A|embedding_B)(\.[A-Za-z0-9_-]+)?(\.weight)?$")  # of LoRA; never zero at first
+_ONE_AT_FIRST = re.compile(r"(^|\.)ia3_l$")
+_ONE = {"F32": "0000803f", "F16": "003c", "BF16": "803f"}  # the number one as it lies in a file
+_LONGEST_SCALES = 1 << 24  # bytes of a vector that is looked at
 _IN_LAYER = re.compile(r"(.+)\.(\d{1,6})\.([^\d.][^.]*(?:\.[^\d.][^.]*)*)")  # the innermost number parts the layers
 _FEWEST_LAYERS = 2
 _LORA = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<side>[AB])(\.[A-Za-z0-9_-]+)?(\.weight)?")
@@ -128,7 +136,7 @@ def _against_configuration(
     place: str, config: Mapping[str, Any], layout: Mapping[str, Placed], base: Mapping[str, Any] | None, source: Source
 ) -> tuple[list[Problem], bool]:
     """What is wrong with the tensors as an adapter, and whether it was put on its base."""
-    problems = [*tensor_names.prefixes(layout), *_untrained(layout)]
+    problems = [*tensor_names.prefixes(layout), *_untrained(place, config, layout, source)]
     if any(problem.kind is ProblemKind.WRAPPER_PREFIX for problem in problems):
         return problems, False
     why = ""
@@ -153,12 +161,39 @@ def _against_configuration(
     return problems, False
 
 
-def _untrained(layout: Mapping[str, Placed]) -> Iterator[Problem]:
-    neutral = [name for name in layout if _ZERO_AT_FIRST.search(name)]
-    if neutral and all(layout[name].zero for name in neutral) and all(_OF_METHOD.search(name) for name in layout):
+def _untrained(place: str, config: Mapping[str, Any], layout: Mapping[str, Placed], source: Source) -> Iterator[Problem]:
+    """An adapter without effect: its tensors are those of the first step, one side of every product is zero, or its scale is."""
+    if not all(_OF_METHOD.search(name) for name in layout):
+        return
+    neutral = [name for name in layout if name.endswith("lora_E")]  # of AdaLoRA, whose lora_B does not start at zero
+    neutral = neutral or [name for name in layout if _ZERO_AT_FIRST.search(name)]
+    scaled = not any("magnitude" in name for name in layout)  # DoRA's magnitudes have an effect of their own
+    first = [name for name in layout if scaled and _A.search(name)]
+    scales = [name for name in layout if _ONE_AT_FIRST.search(name)]
+    if neutral and all(layout[name].zero for name in neutral):
         yield Problem(ProblemKind.UNTRAINED, layout[neutral[0]].path,
                       f"all of the {len(neutral):,} tensors that start at zero are still zero: {tensor_names.some(neutral)}",
                       "values other than zero", neutral[0], len(neutral))
+    elif first and all(layout[name].zero for name in first):
+        yield Problem(ProblemKind.UNTRAINED, layout[first[0]].path,
+                      f"all of the {len(first):,} tensors lora_A are zero, so it adds nothing: {tensor_names.some(first)}",
+                      "values other than zero", first[0], len(first))
+    elif scales and len(scales) == len(layout) and all(_is_one(layout[name], source) for name in scales):
+        yield Problem(ProblemKind.UNTRAINED, layout[scales[0]].path,
+                      f"all of the {len(scales):,} vectors of IA3 are still one: {tensor_names.some(scales)}",
+                      "values other than one", scales[0], len(scales))
+    elif first and config.get("peft_type") == "LORA" and config.get("lora_alpha") == 0 and not config.get("alpha_pattern"):
+        yield Problem(ProblemKind.UNTRAINED, place, "lora_alpha is 0, so the adapter adds nothing", "a scale other than zero",
+                      "/lora_alpha")
+
+
+def _is_one(placed: Placed, source: Source) -> bool:
+    """Whether every value of a short tensor is known to be one."""
+    one = bytes.fromhex(_ONE.get(placed.dtype, ""))
+    if source.depth < Depth.TENSORS or placed.offset is None or not one or not 0 < placed.length <= _LONGEST_SCALES:
+        return False
+    with source.open(placed.path) as file:
+        return exactly(file, placed.offset, placed.length) == one * (placed.length // len(one))
 
 
 def _pairs(layout: Mapping[str, Placed]) -> Iterator[Problem]:

@@ -325,7 +325,8 @@ NO_VOCABULARY = Rule("reload.no-vocabulary", Level.ERROR, """
     Fix: copy it, or save the tokenizer into the folder again.
     """)
 UNTRAINED = Rule("reload.untrained", Level.ERROR, """
-    The adapter changes nothing: every tensor that starts at zero is still zero.
+    The adapter changes nothing: every tensor that starts at zero is still zero (every vector of IA3 still one), every `lora_A` is
+    zero, or `lora_alpha` is.
 
     It is right for a run of zero steps (`steps` of the run in the manifest), and a warning where nobody says how many
     steps there were.
