@@ -80,8 +80,17 @@ def of(job: Job, scratch: str, modules: tuple[str, ...]) -> Reach:
     files = frozenset(os.path.join(root, file.target) for root, specs in sources for file in specs)
     listed = [os.path.realpath(os.path.join(job.root, unit.path)) for unit in job.units if unit.is_folder]
     own = (os.path.realpath("/proc/self"), os.path.realpath(os.path.dirname(scratch)))
-    folders = [*(place for place in machine(modules) if not _within(job.root, [place])), *own]
+    folders = [*(place for place in machine(modules) if not _within(job.root, [place])), *_reviewers(job), *own]
     return Reach(files, folders, listed, os.path.realpath(scratch))
+
+
+def _reviewers(job: Job) -> Iterator[str]:
+    """Where the reviewer's loader lies and what it imports beside it, without the campaign, which may lie there too."""
+    code = job.proof.loader.rpartition(":")[0] if job.proof is not None and job.proof.loader is not None else ""
+    for place in [code] if os.path.isabs(code) else _places(code.partition(".")[0]) if code else ():
+        folder = os.path.dirname(os.path.realpath(place))
+        beside = [folder] if not _within(job.root, [folder]) else (entry.path for entry in os.scandir(folder))
+        yield from (path for path in beside if not _within(job.root, [path]))
 
 
 @functools.lru_cache
