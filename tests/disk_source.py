@@ -9,7 +9,7 @@ import threading
 from collections.abc import Collection, Mapping
 from typing import BinaryIO
 
-from pytest_campaign.formats import tensor_proof
+from pytest_campaign.formats import tensor_comparison
 from pytest_campaign.formats.base import HEAD, Candidate, Depth, Folder
 
 
@@ -40,7 +40,7 @@ class DiskSource:
         return os.path.isfile(self.root / path)  # unlike pathlib it takes any name
 
     def hashed(self, names: Collection[str]) -> Collection[str]:
-        return tensor_proof.hashed(self.declared, names)
+        return tensor_comparison.hashed(self.declared, names)
 
     def advance(self, count: int) -> None:
         self.done += count

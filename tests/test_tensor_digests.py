@@ -24,15 +24,15 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file, save_model
 from test_hf_model import zoo
 
-from pytest_campaign.formats import formats, hf_model, peft_adapter, sharded, tensor_bytes, tensor_proof, torch_distributed
+from pytest_campaign.formats import formats, hf_model, peft_adapter, sharded, tensor_bytes, tensor_comparison, torch_distributed
 from pytest_campaign.formats.base import (
     ABSENT,
     EQUAL,
     OTHER,
     UNREAD,
+    Comparison,
     Depth,
     Placed,
-    Proof,
     Reading,
     Strided,
     Unit,
@@ -58,10 +58,10 @@ def raw(tensor: torch.Tensor) -> bytes:
     return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
 
 
-def compared(path: Path, form: str, declared: dict[str, str], **options: Any) -> Proof:
+def compared(path: Path, form: str, declared: dict[str, str], **options: Any) -> Comparison:
     """The proof of one file, by the reader of a format."""
     source = DiskSource(path.parent, declared=declared, **options)
-    return tensor_proof.compare(declared, formats()[form].read(Unit(form, path.name, (path.name,)), source), source)
+    return tensor_comparison.compare(declared, formats()[form].read(Unit(form, path.name, (path.name,)), source), source)
 
 
 def saved(tensors: Any, path: Path, form: str) -> Path:
@@ -263,9 +263,9 @@ def test_the_model_in_an_object_with_other_things(tmp_path: Path) -> None:
 
 def test_only_what_may_be_declared_is_hashed_in_the_pass() -> None:
     names = ["model.a.weight", "ema.a.weight", "optimizer.state.0.exp_avg", "other.bias"]
-    assert set(tensor_proof.hashed(["a.weight", "a.bias"], names)) == {"model.a.weight", "ema.a.weight"}
-    assert set(tensor_proof.hashed(["module.a.weight"], ["a.weight", "b.weight"])) == {"a.weight"}
-    assert not tensor_proof.hashed(["x"], names)
+    assert set(tensor_comparison.hashed(["a.weight", "a.bias"], names)) == {"model.a.weight", "ema.a.weight"}
+    assert set(tensor_comparison.hashed(["module.a.weight"], ["a.weight", "b.weight"])) == {"a.weight"}
+    assert not tensor_comparison.hashed(["x"], names)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -283,7 +283,7 @@ def test_many_names_are_compared_in_a_moment() -> None:
     for prefix in ("", "module."):
         reading = Reading("safetensors", Depth.TENSORS, layout={prefix + name: one for name, one in placed.items()})
         started = time.process_time()
-        proof = tensor_proof.compare(declared, reading, DiskSource(Path()))
+        proof = tensor_comparison.compare(declared, reading, DiskSource(Path()))
         assert proof.states == EQUAL * len(declared)
         assert time.process_time() - started < 5
 
@@ -363,11 +363,11 @@ def test_arrays_of_numpy(tmp_path: Path) -> None:
 # ---- models and adapters -------------------------------------------------------------------------------------
 
 
-def of_folder(root: Path, form: Any, declared: dict[str, str], depth: Depth, **options: Any) -> tuple[Proof, Depth | None]:
+def of_folder(root: Path, form: Any, declared: dict[str, str], depth: Depth, **options: Any) -> tuple[Comparison, Depth | None]:
     (unit,) = form.gather(folder(root))
     source = DiskSource(root, depth, declared=declared, **options)
     reading = form.read(unit, source)
-    return tensor_proof.compare(declared, reading, source), reading.depth
+    return tensor_comparison.compare(declared, reading, source), reading.depth
 
 
 @pytest.mark.parametrize("name", ["bert", "bert with labels", "gpt2", "mixtral", "t5", "vit", "albert"])
@@ -377,7 +377,7 @@ def test_models_have_the_names_that_are_saved(tmp_path: Path, name: str) -> None
     model.save_pretrained(tmp_path)
     assert declared.keys() == load_file(tmp_path / "model.safetensors").keys()
     for depth in (Depth.TENSORS, Depth.MODEL):
-        assert of_folder(tmp_path, hf_model, declared, depth) == (Proof(EQUAL * len(declared)), depth)
+        assert of_folder(tmp_path, hf_model, declared, depth) == (Comparison(EQUAL * len(declared)), depth)
     assert digests(type(model).from_pretrained(tmp_path)) == declared
 
 
@@ -419,27 +419,27 @@ def test_adapters(tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.M
     assert declared.keys() == load_file(place / "adapter_model.safetensors").keys()
     (unit,) = peft_adapter.gather(folder(place))
     source = DiskSource(place, declared=declared)
-    assert tensor_proof.compare(declared, peft_adapter.read(unit, source), source) == Proof(EQUAL * len(declared))
+    assert tensor_comparison.compare(declared, peft_adapter.read(unit, source), source) == Comparison(EQUAL * len(declared))
 
 
 # ---- on the way to the parent --------------------------------------------------------------------------------
 
-PROOF = Proof(EQUAL + OTHER + ABSENT + UNREAD, [(1, "model.safetensors", "F32 [2]"), (2, "", "not there")], 2, ["a", "b"])
+COMPARISON = Comparison(EQUAL + OTHER + ABSENT + UNREAD, [(1, "model.safetensors", "F32 [2]"), (2, "", "not there")], 2, ["a", "b"])
 
 
-def test_a_proof_arrives() -> None:
-    for proof in (PROOF, None):
-        reading = Reading("safetensors", Depth.TENSORS, proof=proof)
-        assert from_json(json.loads(json.dumps(to_json(reading)))).proof == proof
+def test_a_comparison_arrives() -> None:
+    for comparison in (COMPARISON, None):
+        reading = Reading("safetensors", Depth.TENSORS, comparison=comparison)
+        assert from_json(json.loads(json.dumps(to_json(reading)))).comparison == comparison
 
 
 @pytest.mark.parametrize("spoilt", [
     {"states": "=!"}, {"states": 3}, {"seen": [[-1, "", ""]]}, {"seen": [[0, "", 1]]}, {"seen": [[0, ""]]}, {"seen": 3},
     {"others": -1}, {"names": [1]}, {"names": None},
 ], ids=str)
-def test_what_is_no_proof(spoilt: dict[str, object]) -> None:
-    data = to_json(Reading("safetensors", Depth.TENSORS, proof=PROOF))
-    data["proof"] |= spoilt
+def test_what_is_no_comparison(spoilt: dict[str, object]) -> None:
+    data = to_json(Reading("safetensors", Depth.TENSORS, comparison=COMPARISON))
+    data["comparison"] |= spoilt
     with pytest.raises(ValueError, match=r"not a reading|unpack"):
         from_json(data)
 

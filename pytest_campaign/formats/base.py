@@ -160,7 +160,7 @@ EQUAL, OTHER, ABSENT, UNREAD = STATES = "=x-?"
 
 
 @dataclasses.dataclass(frozen=True)
-class Proof:
+class Comparison:
     """The tensors of a reading against the digests that were declared.
 
     ``states`` has one letter for each declared tensor, in their order: its values are those that were declared (`EQUAL`) or
@@ -186,7 +186,7 @@ class Reading:
     comparison inside the child and are not sent to the parent. ``ranks`` is of how many processes the state is there, None
     where the format does not tell. ``only_state``: it holds no model but what a training needs to go on. ``parts`` are the
     `PARTS` of a training's state that were found, and ``step`` the number of steps after which it was saved, where it says so.
-    ``proof`` is there where digests of tensors were declared.
+    ``comparison`` is there where digests of tensors were declared.
     """
 
     format: str
@@ -203,7 +203,7 @@ class Reading:
     only_state: bool = False
     parts: Sequence[str] = dataclasses.field(default_factory=list)
     step: int | None = None
-    proof: Proof | None = None
+    comparison: Comparison | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -376,7 +376,7 @@ def from_json(data: Any) -> Reading:
             only_state=_truth(data["only_state"]),
             parts=[_part(part) for part in data["parts"]],
             step=None if data["step"] is None else _count(data["step"]),
-            proof=None if data["proof"] is None else _proof(data["proof"]),
+            comparison=None if data["comparison"] is None else _comparison(data["comparison"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a reading: {error!r}") from None
@@ -394,12 +394,12 @@ def _part(value: Any) -> str:
     return str(value)
 
 
-def _proof(data: Any) -> Proof:
+def _comparison(data: Any) -> Comparison:
     states = _text(data["states"])
     if not set(states) <= set(STATES):
         raise TypeError("unknown states of tensors")
     seen = [(_count(number), _text(path), _text(what)) for number, path, what in data["seen"]]
-    return Proof(states, seen, _count(data["others"]), [_text(name) for name in data["names"]])
+    return Comparison(states, seen, _count(data["others"]), [_text(name) for name in data["names"]])
 
 
 def _truth(value: Any) -> bool:

@@ -150,9 +150,9 @@ def attempt(unit: Unit, job: Job, bounds: Limits, channel: Channel, watch: outsi
 
 def _compared(reading: Reading, declared: Mapping[str, str], source: Source) -> Reading:
     """The reading with how its tensors compare with the digests that were declared for them."""
-    from ..formats import tensor_proof
+    from ..formats import tensor_comparison
 
-    return dataclasses.replace(reading, proof=tensor_proof.compare(declared, reading, source))
+    return dataclasses.replace(reading, comparison=tensor_comparison.compare(declared, reading, source))
 
 
 def _prover(job: Job) -> Callable[[Unit, Source], Reading] | None:
@@ -262,9 +262,9 @@ class JobSource:
     def hashed(self, names: Collection[str]) -> Collection[str]:
         if not self._declared:
             return ()
-        from ..formats import tensor_proof
+        from ..formats import tensor_comparison
 
-        return tensor_proof.hashed(self._declared, names)
+        return tensor_comparison.hashed(self._declared, names)
 
     def advance(self, count: int) -> None:
         if self._channel is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ...campaign import Deliverable
 from ...findings import Finding
 from ...formats import formats
-from ...formats.base import ABSENT, EQUAL, OTHER, STATES, UNREAD, Depth, Proof, Reading, Unit
+from ...formats.base import ABSENT, EQUAL, OTHER, STATES, UNREAD, Comparison, Depth, Reading, Unit
 from ...tensor_digests import is_digest, usable
 from . import rules
 
@@ -35,16 +35,16 @@ def check(deliverable: Deliverable, units: Sequence[Unit], readings: Sequence[Re
             path=place.file if place else deliverable.path, pointer=f"{place.pointer}/tensor_digests" if place else None,
             observed=declared[wrong[0]][:_LONGEST], expected="64 hexadecimal digits", remedy=_RECORD)
     names = list(usable(declared))
-    known = [(unit, reading, reading.proof) for unit, reading in zip(units, readings, strict=True)
-             if not unit.hollow and reading is not None and reading.proof is not None
-             and len(reading.proof.states) == len(names)]
+    known = [(unit, reading, reading.comparison) for unit, reading in zip(units, readings, strict=True)
+             if not unit.hollow and reading is not None and reading.comparison is not None
+             and len(reading.comparison.states) == len(names)]
     model = [one for one in known if not one[1].only_state or one[2].states.strip(UNREAD)] or known
     if not names or not model:
         return  # what ended the readings is said elsewhere
-    unit, _, proof = max(model, key=lambda one: one[2].states.count(EQUAL))
-    states = [_state([one[2].states[number] for one in model], proof.states[number]) for number in range(len(names))]
+    unit, _, own = max(model, key=lambda one: one[2].states.count(EQUAL))
+    states = [_state([one[2].states[number] for one in model], own.states[number]) for number in range(len(names))]
     found = {state: [name for name, own in zip(names, states, strict=True) if own == state] for state in STATES}
-    seen = {names[number]: (path, what) for _, _, one in (*model, (unit, None, proof)) for number, path, what in one.seen
+    seen = {names[number]: (path, what) for _, _, one in (*model, (unit, None, own)) for number, path, what in one.seen
             if number < len(names)}
     if found[OTHER]:
         yield _differing(found[OTHER], unit, seen, deliverable, len(names))
@@ -54,7 +54,7 @@ def check(deliverable: Deliverable, units: Sequence[Unit], readings: Sequence[Re
     if found[UNREAD] and None not in readings and not any(is_explained(one[1]) for one in unread):
         yield _unread(found[UNREAD], *unread[0], len(names))
     if found[EQUAL]:
-        yield _compared(found[EQUAL], unit, proof, len(names))
+        yield _compared(found[EQUAL], unit, own, len(names))
 
 
 def _state(everywhere: Sequence[str], own: str) -> str:
@@ -82,10 +82,10 @@ def _absent(names: Sequence[str], unit: Unit, seen: Mapping[str, tuple[str, str]
         remedy="save it again from the whole model, or record the digests of the state dict that is saved")
 
 
-def _unread(names: Sequence[str], unit: Unit, reading: Reading, proof: Proof, declared: int) -> Finding:
+def _unread(names: Sequence[str], unit: Unit, reading: Reading, own: Comparison, declared: int) -> Finding:
     if reading.depth is not None and reading.depth < Depth.TENSORS <= formats()[unit.format].depth:
         why = f"it was read to the depth {reading.depth.label}"
-    elif len(set(proof.states)) > 1:
+    elif len(set(own.states)) > 1:
         why = "their values do not lie in the file as they are"
     else:
         why = f"where the values of a tensor lie in the format {reading.format} is not known here"
@@ -95,11 +95,11 @@ def _unread(names: Sequence[str], unit: Unit, reading: Reading, proof: Proof, de
         remedy="deliver the weights as safetensors or with torch.save as well, or record the digests of the files instead")
 
 
-def _compared(names: Sequence[str], unit: Unit, proof: Proof, declared: int) -> Finding:
-    more = f"; nothing was recorded for {proof.others:,} others: {_some(proof.names, proof.others)}" if proof.others else ""
+def _compared(names: Sequence[str], unit: Unit, own: Comparison, declared: int) -> Finding:
+    more = f"; nothing was recorded for {own.others:,} others: {_some(own.names, own.others)}" if own.others else ""
     return rules.TENSORS_COMPARED.finding(
         f"{len(names):,} of {declared:,} tensors have the values that were recorded{more}", path=unit.path,
-        observed=f"{len(names):,} equal, {proof.others:,} not recorded", remedy="none")
+        observed=f"{len(names):,} equal, {own.others:,} not recorded", remedy="none")
 
 
 def _some(names: Sequence[str], count: int | None = None) -> str:

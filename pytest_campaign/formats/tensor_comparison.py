@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from ..tensor_digests import begun, header
 from . import tensor_bytes
-from .base import ABSENT, EQUAL, OTHER, UNREAD, Depth, Placed, Proof, Reading, Source
+from .base import ABSENT, EQUAL, OTHER, UNREAD, Comparison, Depth, Placed, Reading, Source
 
 SHOWN = 10  # tensors that a message names
 _MOST_PARTS = 16  # of a name, from its beginning, that may be a prefix
@@ -33,15 +33,15 @@ def hashed(declared: Collection[str], stored: Collection[str]) -> Collection[str
     return {found for prefixes in _prefixes(declared, names) for found in names.paired(declared, prefixes).values()}
 
 
-def compare(declared: Mapping[str, str], reading: Reading, source: Source) -> Proof:
+def compare(declared: Mapping[str, str], reading: Reading, source: Source) -> Comparison:
     """Compare the tensors of a reading with the ``declared`` digests by name.
 
     Digests that the reading did not take are taken now. Where the library has rebuilt the model from the tensors, their names are
     right as they are.
     """
     if not reading.layout or reading.depth is None or reading.depth < Depth.TENSORS:
-        return Proof(UNREAD * len(declared))
-    return _Comparison(declared, reading, source).proof()
+        return Comparison(UNREAD * len(declared))
+    return _Comparing(declared, reading, source).comparison()
 
 
 class _Names:
@@ -103,13 +103,13 @@ def _cuts(name: str) -> Iterator[tuple[str, str]]:
         yield name[:at + 1], name[at + 1:]
 
 
-class _Comparison:
+class _Comparing:
     def __init__(self, declared: Mapping[str, str], reading: Reading, source: Source) -> None:
         self._declared, self._layout, self._source = declared, reading.layout, source
         self._rebuilt = reading.depth is not None and reading.depth >= Depth.MODEL
         self._digests: dict[str, str | None] = {}
 
-    def proof(self) -> Proof:
+    def comparison(self) -> Comparison:
         names = _Names(self._layout)
         pairs: dict[str, str] = {}
         best = (-1, -1)
@@ -124,7 +124,7 @@ class _Comparison:
                 break  # the names are right as they are
         return self._judged(pairs)
 
-    def _judged(self, pairs: Mapping[str, str]) -> Proof:
+    def _judged(self, pairs: Mapping[str, str]) -> Comparison:
         taken = set(pairs.values())
         left = dict.fromkeys(name for name in self._layout if name not in taken)
         lacking = [name for name in self._declared if name not in pairs]
@@ -144,7 +144,7 @@ class _Comparison:
                 seen.append((number, path, what))
         declared = set(self._declared.values())
         others = [name for name in left if self._digests.get(name) not in declared]
-        return Proof("".join(states), tuple(seen), len(others), tuple(others[:SHOWN]))
+        return Comparison("".join(states), tuple(seen), len(others), tuple(others[:SHOWN]))
 
     def _state(self, digest: str, stored: str | None, alike: str | None, left: Mapping[str, None]) -> tuple[str, str, str]:
         """The state of a declared tensor, and in which file what was seen."""
