@@ -19,6 +19,8 @@ from hostile import documents as texts
 from sessions import Ended, entry, manifest, pytest_session
 
 from pytest_campaign import documents, paths
+from pytest_campaign.formats import pickle_values
+from pytest_campaign.formats.pickle_survey import BadPickle
 from pytest_campaign.readers import strict_json
 
 # What nobody can judge here without running code or knowing more; it is never accepted.
@@ -87,14 +89,15 @@ def judged(report: dict[str, Any], cases: list[Case]) -> dict[str, dict[str, Any
     return {case.name: by_id[f"d{number}"] for number, case in enumerate(cases)}
 
 
-def every_case(canary: Path) -> list[Case]:
+def zips(canary: str) -> Iterable[Case]:
     pickle = pickles.object_pickle()
-    return [*pickles.cases(str(canary)), *archives.cases(archives.torch_zip(pickle), pickle), *headers.cases(str(canary))]
+    return archives.cases(archives.torch_zip(pickle), pickle)
 
 
-def test_every_file_as_a_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("generator", [pickles.cases, zips, headers.cases], ids=["pickles", "archives", "headers"])
+def test_every_file_as_a_checkpoint(generator: Callable[[str], Iterable[Case]], tmp_path: Path) -> None:
     canary = tmp_path / "canary"
-    cases = write(tmp_path / "campaign", every_case(canary), "checkpoint")
+    cases = write(tmp_path / "campaign", generator(str(canary)), "checkpoint")
     ended, report = checked(tmp_path / "campaign")
     assert ended.status == 1
     assert not canary.exists()
@@ -293,3 +296,11 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     assert os.environ["PATH"] not in text + ended.out
     by_id = {d["path"]: d["verdict"] for d in strict_json.parse(text.encode())["deliverables"]}
     assert {name: by_id[name] for name in expected} == expected
+
+
+def test_a_key_whose_hash_takes_for_ever_is_refused_at_once() -> None:
+    pair = b"".join(b"h" + bytes([n]) + b"h" + bytes([n]) + b"\x86q" + bytes([n + 1]) for n in range(60))
+    with pytest.raises(BadPickle, match="tuples in one another"):
+        pickle_values.load(b"\x80\x02}(K\x01q\x00" + pair + b"K\x01u.", {})
+    sound = pickle_values.load(b"\x80\x02}(K\x01q\x00h\x00\x86q\x01h\x01\x86K\x02u.", {})
+    assert sound.value == {((1, 1), (1, 1)): 2}
