@@ -389,6 +389,8 @@ def test_the_least_that_is_asked_is_a_condition(campaign: Path) -> None:
     wrong = sessions.pytest_session(campaign, *words, "--campaign-isolation=strict")
     assert wrong.status == 4
     assert "'strict' is no isolation level; known are basic, filtered, confined, isolated" in wrong.err
+    wrong = sessions.pytest_session(campaign, *words, "-o", "campaign_isolation=strict")
+    assert (wrong.status, "the setting campaign_isolation: 'strict'" in wrong.err) == (4, True)
 
 
 @needs[CONFINED]
