@@ -563,10 +563,10 @@ def test_not_ours(path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("train/data.pkl", pickle.dumps({"a": 1}))
         archive.writestr("train/readme", "x")
-    assert recognised(path) == []
+    assert recognised(path) == ["zip"]
     exported = torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),))
     torch.export.save(exported, path.with_suffix(".pt2"))
-    assert recognised(path.with_suffix(".pt2")) == []
+    assert recognised(path.with_suffix(".pt2")) == ["zip"]
 
 
 def test_torchs_own_list_is_known():
