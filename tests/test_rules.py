@@ -118,13 +118,13 @@ def test_every_kind_of_problem_and_of_death_has_a_rule() -> None:
     rules = set(checks.all_rules().values())
     assert set(judge._PROBLEMS) == set(ProblemKind)
     assert set(judge._DEATHS) == set(DeathKind)
-    assert {rule for rule, _ in (*judge._PROBLEMS.values(), *judge._DEATHS.values())} <= rules
+    assert {rule for rule, *_ in (*judge._PROBLEMS.values(), *judge._DEATHS.values())} <= rules
 
 
 def test_a_death_rejects_if_and_only_if_its_cause_lies_in_the_files() -> None:
     in_files = {DeathKind.EXCEPTION, DeathKind.CRASHED, DeathKind.CHANGED, DeathKind.OUTSIDE}
-    assert {kind for kind, (rule, _) in judge._DEATHS.items() if rule.level is Level.ERROR} == in_files
-    assert {kind for kind, (rule, _) in judge._DEATHS.items() if rule.unanswered} == set(DeathKind) - in_files
+    assert {kind for kind, (rule, *_) in judge._DEATHS.items() if rule.level is Level.ERROR} == in_files
+    assert {kind for kind, (rule, *_) in judge._DEATHS.items() if rule.unanswered} == set(DeathKind) - in_files
 
 
 @pytest.mark.parametrize("rule", checks.all_rules().values(), ids=lambda rule: rule.code)
