@@ -12,18 +12,26 @@ import dataclasses
 import importlib.machinery
 import os
 import sys
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from .search_path import is_inside, without_inside
+from .search_path import VARIABLES_THAT_WRITE, is_inside, without_inside
 from .text import shown, shown_id
 
 # pytest takes no argument with `[` or `::` in its path, and drops arguments that lie below another one. So the campaigns
 # are collected through an argument of their own: a directory that exists everywhere and holds nobody's tests.
 STAND_IN = Path("/proc") if os.path.isdir("/proc") else Path("/dev")
+
+
+# By the name that they have in pytest's namespace; those of plugins are there only when the plugin is.
+_OPTIONS_THAT_WRITE = {"basetemp": "--basetemp", "xmlpath": "--junitxml", "log_file": "--log-file", "debug": "--debug",
+                       "htmlpath": "--html", "report_log": "--report-log", "json_report_file": "--json-report-file",
+                       "pastebin_log": "--pastebin", "md_report_output": "--md-report-output",
+                       "allure_report_dir": "--alluredir"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,19 +143,48 @@ def _refuse(config: pytest.Config, folders: list[Path]) -> None:
     inipath = config.inipath
     if inipath is not None and is_inside(inipath, folders) and not config.known_args_namespace.inifilename:
         raise pytest.UsageError(
-            f"pytest took its configuration from {inipath}, a file inside the campaign directory. Code that is named there may "
-            f"already have run. Use the safe form: pytest-campaign check {folders[0]}")
+            f"pytest took its configuration from {shown(str(inipath))}, a file inside the campaign directory. Code that is named "
+            f"there may already have run. Use the safe form: pytest-campaign check {shown(str(folders[0]))}")
     if is_inside(Path(sys.prefix), folders):
         raise pytest.UsageError(f"--campaign-dir holds the running Python environment ({sys.prefix}); "
                                 "name the output directory only")
-    namespace = config.known_args_namespace
-    written = {"--basetemp": namespace.basetemp, "--junitxml": getattr(namespace, "xmlpath", None)}
-    if config.pluginmanager.has_plugin("cacheprovider") and not is_inside(config.rootpath, folders):  # else the cache is off
-        written["cache_dir"] = config.getini("cache_dir")
-    for option, value in written.items():
-        base = config.rootpath if option == "cache_dir" else config.invocation_params.dir
-        if value and is_inside(absolute(base, os.path.expandvars(str(value))), folders):
-            raise pytest.UsageError(f"{option} points into the campaign directory ({value}); nothing is written there")
+    if (module := _loaded_from(folders)) is not None:
+        raise pytest.UsageError(
+            f"the module {shown(module)} was already loaded from the campaign directory, so code from there has run. "
+            f"Use the safe form: pytest-campaign check {shown(str(folders[0]))}")
+    for name, place in _written(config):
+        if is_inside(place, folders):
+            raise pytest.UsageError(f"{name} points into the campaign directory ({shown(str(place))}); nothing is written there, "
+                                    "name a place outside")
+
+
+def _loaded_from(folders: list[Path]) -> str | None:
+    """The name of a module whose source lies in one of the folders."""
+    sources: dict[str, str] = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and os.path.isabs(file) and name != "__main__":
+            sources.setdefault(os.path.dirname(file), name)
+    return next((name for folder, name in sources.items() if is_inside(Path(folder), folders)), None)
+
+
+def _written(config: pytest.Config) -> Iterator[tuple[str, Path]]:
+    """Where pytest, its plugins and Python write, by the name of the option or setting that says it."""
+    namespace, cwd = config.known_args_namespace, config.invocation_params.dir
+    for name, option in _OPTIONS_THAT_WRITE.items():
+        if value := getattr(namespace, name, None):
+            yield option, absolute(cwd, os.path.expandvars(os.path.expanduser(str(value))))
+    if namespace.rootdir:
+        yield "--rootdir", absolute(cwd, os.path.expandvars(namespace.rootdir))
+    if log_file := config.getini("log_file"):
+        yield "log_file", absolute(cwd, log_file)
+    inside_root = [absolute(cwd, directory) for directory in namespace.campaign_dir]
+    if config.pluginmanager.has_plugin("cacheprovider") and not is_inside(config.rootpath, inside_root):  # else the cache is off
+        yield "cache_dir", absolute(config.rootpath, os.path.expandvars(os.path.expanduser(config.getini("cache_dir"))))
+    for variable in VARIABLES_THAT_WRITE:
+        if value := os.environ.get(variable):
+            yield variable, absolute(cwd, value)
+    yield "the folder for temporary files", Path(tempfile.gettempdir())
 
 
 def _named(config: pytest.Config, argument: str, directories: Sequence[Path]) -> Named | None:

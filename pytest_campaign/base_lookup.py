@@ -144,7 +144,7 @@ class Shelf:
             name, commit = place.identity
             is_it = text in (place.directory, os.path.realpath(place.directory)) or (name is not None and same_name(name, text))
             if is_it and name is not None and commit is not None and (not is_short_commit(named) or _begins(commit, named)):
-                return Known(name, commit, f"{place.directory} is at it")
+                return Known(name, commit, f"{shortened(place.directory)} is at it")
         for cache in self._caches if is_hub_name(text) else ():
             folder = _repository(cache, text)
             commits = _snapshots(folder)
@@ -165,7 +165,7 @@ class Shelf:
             commit = place.identity[1]
             if commit is None or wanted.commit is None or commit == wanted.commit:
                 return self._given(place, wanted, inventory)
-            other = f"{place.directory} holds it at commit {commit}"
+            other = f"{shortened(place.directory)} holds it at commit {commit}"
         if wanted.name is not None and wanted.commit is not None and is_hub_name(wanted.name):
             for cache in self._caches:
                 folder = snapshot_folder(cache, wanted.name, wanted.commit)
@@ -207,6 +207,12 @@ class Shelf:
                 if file is not None and is_weights(path) and self.sha256(found, file) == digest:
                     return True
         return False
+
+
+def shortened(directory: str) -> str:
+    """A directory of this machine as a report may name it: by its last two names."""
+    names = directory.rstrip("/").split("/")
+    return f"…/{'/'.join(names[-2:])}" if directory.startswith("/") and len(names) > 3 else directory
 
 
 def open_spec(found: Found, file: FileSpec) -> int:

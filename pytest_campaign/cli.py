@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ plan    write DIR/plan.json to be filled in before the first run; never overwrit
 draft   write DIR/manifest.json from what lies there; never overwrites
 rules   print the documentation of all rules, or of one
 """
+_OTHER_INI = re.compile(r"-[vqxsl]*c.*|--config-file(=.*)?", re.DOTALL)
 _USAGE_ERROR = 4  # pytest.ExitCode.USAGE_ERROR; pytest is imported only after the module path is clean
 
 
@@ -57,6 +59,8 @@ def check(words: Sequence[str]) -> int:
         missing = next((word for word in words if not word.startswith("-") and "::" not in word), None)
         return _refuse(f"{missing} is not a directory" if missing else "check needs a directory")
     _leave(list(directories.values()))
+    if (fault := _forbidden(words, [Path(path) for path in directories.values()])) is not None:
+        return _refuse(fault)
     import pytest
 
     root = os.path.commonpath([os.path.dirname(path) for path in directories.values()])
@@ -64,6 +68,16 @@ def check(words: Sequence[str]) -> int:
         f"--config-file={Path(__file__).with_name('isolated.ini')}", f"--rootdir={root}", f"--confcutdir={root}", "--noconftest",
         "-pno:cacheprovider", "-pcampaign", *(f"--campaign-dir={path}" for path in directories.values()),
         *(word for word in words if word not in directories)]))
+
+
+def _forbidden(words: Sequence[str], folders: list[Path]) -> str | None:
+    """What must be refused before pytest starts, which would read or write it at once."""
+    from .search_path import VARIABLES_THAT_WRITE, is_inside
+
+    if any(_OTHER_INI.fullmatch(word) for word in words):
+        return "check has a configuration of its own and takes no other: leave -c and --config-file out"
+    return next((f"{name} points into the checked directory, where nothing is written; set it to a place outside"
+                 for name in VARIABLES_THAT_WRITE if os.environ.get(name) and is_inside(Path(os.environ[name]), folders)), None)
 
 
 def draft(words: Sequence[str], base_models: Sequence[Given] = ()) -> int:
@@ -88,7 +102,7 @@ def draft(words: Sequence[str], base_models: Sequence[Given] = ()) -> int:
         count = len(content["deliverables"]) + sum(len(run["deliverables"]) for run in content["runs"])
         print(f"wrote {shown(str(target))}: {number(count, 'deliverable')}, {number(len(content['runs']), 'run')}")
         for entry in content["todo"]:
-            print(f"  to do at {shown(entry['pointer'])}: {entry['why']}")
+            print(f"  to do at {shown(entry['pointer'])}: {shown(entry['why'])}")
         print(f"  fill these in, delete them from todo, then: pytest --campaign-dir {shown(shlex.quote(directory))}")
     return status
 
@@ -138,7 +152,9 @@ def _leave(directories: Sequence[str]) -> None:
 
 
 def _refuse(text: str) -> int:
-    print(f"pytest-campaign: {text}\n\n{USAGE}", end="", file=sys.stderr)
+    from .text import shown
+
+    print(f"pytest-campaign: {shown(text)}\n\n{USAGE}", end="", file=sys.stderr)
     return _USAGE_ERROR
 
 

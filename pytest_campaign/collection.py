@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pluggy
 import pytest
 
+from . import library_text
 from .campaign import Campaign
 from .checks import Pair, expected, skip_reason
 from .findings import Finding, Level, Outcome
@@ -227,7 +228,13 @@ class CheckItem(pytest.Item):
         if self.result is not None:
             return self.result.to_text()
         skipped = report.outcome == "skipped"
-        reason = report.longrepr[2] if skipped and isinstance(report.longrepr, tuple) else str(report.longrepr)[:500]
+        if skipped and isinstance(report.longrepr, tuple):
+            reason = report.longrepr[2]
+        else:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            reason = library_text.without(
+                str(getattr(crash, "message", report.longrepr))[:500],
+                {**library_text.python_places(), **library_text.private_places(), str(self.directory): ""})
         outcome = Outcome.SKIPPED if skipped else Outcome.UNVERIFIED
         return Result(self.pair, outcome, reason=reason.removeprefix("Skipped: ")).to_text()
 

@@ -20,6 +20,7 @@ from .file_names import in_tool_folder, is_aside, may_lack_tensors
 from .hashing import sha256
 from .inventory import FOLDER, Entry, Inventory
 from .snapshot import MANIFEST, PLAN, Snapshot
+from .text import shown_json
 
 _SLUG = re.compile(r"[^A-Za-z0-9._-]+")
 _RUN_FOLDERS = frozenset({
@@ -55,9 +56,9 @@ def write(directory: Path, shelf: Shelf) -> tuple[Path, Mapping[str, Any]]:
     content = draft(taken, shelf)
     if not content["runs"] and not content["deliverables"]:
         raise Refused(f"{taken.inventory.root} holds nothing to list")
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    text = shown_json(json.dumps(content, indent=2, ensure_ascii=False)) + "\n"
     try:
-        durable.create(target, text.encode("utf-8", "surrogateescape"))
+        durable.create(target, text.encode("utf-8"))
     except FileExistsError:
         raise Refused(f"{target} exists and is never overwritten") from None
     return target, content

@@ -8,6 +8,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+VARIABLES_THAT_WRITE = ("TMPDIR", "TEMP", "TMP", "PYTEST_DEBUG_TEMPROOT", "PYTHONPYCACHEPREFIX")
+"""Variables of the environment that name a folder in which Python or pytest write."""
+
 
 def is_inside(path: Path, folders: list[Path]) -> bool:
     """Whether a path is one of the folders or lies below one, links resolved or not."""

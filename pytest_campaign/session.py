@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from . import __version__, checks, loaders, reporting, settings, snapshot
+from . import __version__, checks, library_text, loaders, reporting, settings, snapshot
 from .arguments import SELECTION, STAND_IN, as_in_ids, take_over
 from .base_lookup import Shelf, hub_cache
 from .campaign import Campaign
@@ -416,7 +416,8 @@ def run_check(campaign: Campaign, pair: Pair, evidence: Files) -> Result:
         else:
             findings = list(checks.deliverable_checks()[pair.check].run(campaign, campaign.by_id[pair.deliverable], evidence))
     except Exception as error:
-        findings = [checks.RAISED.finding(f"{type(error).__name__}: {error}",
+        places = {**library_text.python_places(), **library_text.private_places(), campaign.inventory.root: ""}
+        findings = [checks.RAISED.finding(library_text.without(f"{type(error).__name__}: {error}", places),
                                           remedy="report this; the other checks are not affected")]
     deliverable = campaign.by_id.get(pair.deliverable or "")
     if deliverable is not None and campaign.aborted(deliverable.run):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 
@@ -10,6 +11,8 @@ _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u280
 # What a CI service takes for a command when it reads a log: GitHub ``::error::`` at a line's start, blanks before it or not, and
 # ``##[group]`` anywhere (actions/runner, issue 4692), Azure ``##vso[``, TeamCity ``##teamcity[``, GitLab ``section_start:1:x``.
 _COMMANDS = re.compile(r"^(?P<before> *):(?=:)|#(?P<hash>#)(?=[A-Za-z]*\[)|(?P<section>section_(?:start|end)):(?=[0-9])")
+
+_JSON_COMMANDS = re.compile(r"\x7f|##(?=[A-Za-z]*\[)|section_(?:start|end):(?=[0-9])")
 
 
 def shown(text: str, limit: int = 0) -> str:
@@ -35,6 +38,21 @@ def _broken(match: re.Match[str]) -> str:
     if match["hash"]:
         return "#\\x23"
     return (match["section"] or match["before"] or "") + "\\x3a"
+
+
+def shown_json(text: str) -> str:
+    """A JSON text in which what `shown` would escape stands as escapes of JSON: it means the same, and is safe to print.
+
+    Control characters and the line ends of strings are escaped in it already, as every writer of JSON does.
+    """
+    if not text.isascii():
+        text = "".join(c if c.isprintable() or c == "\n" else _json_escape(c) for c in text)
+        text = _INVISIBLE.sub(lambda match: _json_escape(match[0]), text)
+    return _JSON_COMMANDS.sub(lambda match: match[0][:-1] + _json_escape(match[0][-1]), text)
+
+
+def _json_escape(character: str) -> str:
+    return f"\\u{ord(character):04x}" if character.isascii() else json.dumps(character)[1:-1]
 
 
 def shown_id(path: str) -> str:

@@ -44,8 +44,6 @@ LAYOUTS = {
     "plain": Layout(),
     "space form, absolute, trailing slash": Layout(words=("--campaign-dir", "{directory}/"), absolute=True),
     "ini file above": Layout(directory="deep/er/out", cwd="deep", ini="pytest.ini"),
-    "root directory is the campaign": Layout(words=("--campaign-dir={directory}", "--rootdir={directory}")),
-    "root directory below": Layout(words=("--campaign-dir={directory}", "--rootdir={directory}/runs")),
     "root directory elsewhere": Layout(directory="far/out", cwd="near", ini="near/pytest.ini"),
     "inside": Layout(cwd="out/runs"),
     "in the campaign itself": Layout(cwd="out", words=("--campaign-dir=.",)),

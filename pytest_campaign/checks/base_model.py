@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..base_lookup import Absent, Found, downloaded_commit
+from ..base_lookup import Absent, Found, downloaded_commit, shortened
 from ..bases import (
     MODEL,
     REVISION,
@@ -398,12 +398,13 @@ def _content(campaign: Campaign, deliverable: Deliverable, statement: Statement,
         file = found.by_path.get(path)
         if file is None and found.inside is not None:
             yield MISSING.finding(
-                f"the digest of {_cut(path)} is recorded, and the base in {found.where} has no such file",
+                f"the digest of {_cut(path)} is recorded, and the base in {shown(shortened(found.where))} has no such file",
                 path=declared.place.file, pointer=pointer, observed="nothing", expected=f"sha256 {expected}",
                 remedy="copy the whole base, or correct the manifest")
         elif file is None:
             yield NOT_AT_HAND.finding(
-                f"{_cut(path)} of the base was not compared: {shown(found.where)} has no such file", path=declared.place.file,
+                f"{_cut(path)} of the base was not compared: {shown(shortened(found.where))} has no such file",
+                path=declared.place.file,
                 pointer=pointer, remedy="give the directory of the whole base with --campaign-base-model=NAME=DIR")
         else:
             try:
@@ -415,7 +416,7 @@ def _content(campaign: Campaign, deliverable: Deliverable, statement: Statement,
                 continue
             if digest != expected:
                 yield OTHER_CONTENT.finding(
-                    f"{_cut(path)} of the base in {shown(found.where)} is not the file whose digest is recorded",
+                    f"{_cut(path)} of the base in {shown(shortened(found.where))} is not the file whose digest is recorded",
                     path=declared.place.file, pointer=pointer, observed=f"sha256 {digest}", expected=f"sha256 {expected}",
                     remedy="get the base whose digests are recorded; or correct the manifest, if the digest was recorded wrongly")
 
@@ -435,7 +436,7 @@ def _merge(campaign: Campaign, deliverable: Deliverable, found: Found, evidence:
         first = difference.foreign[0]
         yield OTHER_BASE.finding(
             f"{len(difference.foreign)} of {number(len(difference.others), 'tensor')} that the adapter leaves alone are not "
-            f"those of {_cut(found.files.name)} in {shown(found.where)}", path=difference.files[first], pointer=first,
+            f"those of {_cut(found.files.name)} in {shown(shortened(found.where))}", path=difference.files[first], pointer=first,
             observed="other values", expected=f"the values of {_cut(found.files.name)}",
             remedy="merge into the base that the adapter was trained on, or name the base that was used")
     elif difference.touched and not difference.changed and not difference.neutral:

@@ -9,10 +9,11 @@ import os
 import selectors
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from .. import library_text
 from ..formats.base import Reading
 from . import confinement, interpreter, server
 from . import limits as machine
@@ -46,6 +47,7 @@ class Reloader:
         self._limits = limits
         self._exclude = tuple(exclude)
         self._search_path = interpreter.search_path(exclude)
+        self._places = dict(library_text.python_places())
         self._mode: server.Mode = mode or ("fork" if sys.platform == "linux" else "spawn")
         self._level = level
         self._server: Server | None = None
@@ -107,6 +109,8 @@ class Reloader:
                 if running.lost:
                     self.close()
             log = (log + attempt.log)[-_LOG:]
+        places = self._places | ({job.base.root: job.base.name} if job.base is not None else {}) | {job.root: ""}
+        outcomes = [_without(outcome, places) for outcome in outcomes]
         return Answer(
             readings=[None if isinstance(outcome, Death) else outcome for outcome in outcomes],
             deaths=[outcome if isinstance(outcome, Death) else None for outcome in outcomes],
@@ -258,6 +262,15 @@ class _Attempt:
             last = log.strip().rpartition("\n")[2]
             return Death(DeathKind.NO_SERVER, f"the fresh process ended while it started: exit status {code} {last}".rstrip())
         return ended(code, log, self._limits.memory, oom_killed)
+
+
+def _without(outcome: Reading | Death, places: Mapping[str, str]) -> Reading | Death:
+    """The outcome with the texts of libraries as everybody may read them."""
+    if isinstance(outcome, Death):
+        return dataclasses.replace(outcome, detail=library_text.without(outcome.detail, places))
+    problems = [dataclasses.replace(problem, observed=library_text.without(problem.observed, places),
+                                    expected=library_text.without(problem.expected, places)) for problem in outcome.problems]
+    return dataclasses.replace(outcome, problems=problems)
 
 
 def _text(log: bytes) -> str:

@@ -7,7 +7,6 @@ import dataclasses
 import datetime
 import json
 import os
-import re
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -18,34 +17,27 @@ from ..ledger import Cost, Line, written
 from ..record import REPORT_VERSION, CampaignRecord, DeliverableRecord, Record, Result, Times, Verdict
 from ..reload.protocol import Isolation
 from ..schedule import Comparison, is_machine
-from ..text import shown
+from ..text import shown, shown_json
 from .base import Report
-
-# What a terminal or a CI service would take for a command when it is shown the file: written with an escape of JSON instead.
-_UNSAFE = re.compile(r"\x7f|##(?=[A-Za-z]*\[)|section_(?:start|end):(?=[0-9])")
 
 
 def render(record: Record) -> str:
     """The report as printable ASCII text."""
-    return _printable(json.dumps(as_data(record), indent=1, allow_nan=False)) + "\n"
+    return shown_json(json.dumps(as_data(record), indent=1, allow_nan=False)) + "\n"
 
 
 def first_line(record: Record, directories: Sequence[str]) -> str:
     """The first line of the record beside a report: what the session set out to do."""
     data = {"report_version": REPORT_VERSION, "tool": record.tool["version"], "started": record.started,
             "directories": list(directories)}
-    return _printable(json.dumps(_whole(data)))
+    return shown_json(json.dumps(_whole(data)))
 
 
 def line(directory: str, result: Result) -> str:
     """One finished check as a line of the record beside a report."""
     data = {"directory": directory, "deliverable": result.pair.deliverable, **_check(result),
             "findings": [_finding(finding) for finding in result.findings]}
-    return _printable(json.dumps(_whole(data)))
-
-
-def _printable(text: str) -> str:
-    return _UNSAFE.sub(lambda match: f"{match[0][:-1]}\\u{ord(match[0][-1]):04x}", text)
+    return shown_json(json.dumps(_whole(data)))
 
 
 def as_data(record: Record) -> dict[str, Any]:
