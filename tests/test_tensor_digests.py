@@ -424,7 +424,8 @@ def test_adapters(tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.M
 
 # ---- on the way to the parent --------------------------------------------------------------------------------
 
-COMPARISON = Comparison(EQUAL + OTHER + ABSENT + UNREAD, [(1, "model.safetensors", "F32 [2]"), (2, "", "not there")], 2, ["a", "b"])
+COMPARISON = Comparison(EQUAL + OTHER + ABSENT + UNREAD, [(1, "model.safetensors", "F32 [2]"), (2, "", "not there")], 2,
+                        ["a", "b"])
 
 
 def test_a_comparison_arrives() -> None:
