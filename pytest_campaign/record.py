@@ -52,10 +52,10 @@ class Result:
     depth: Depth | None = None
     format: str | None = None
     bytes_read: int = 0
-    loader: str | None = None
     files: Sequence[FileFacts] = ()
     copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
     parameters: Mapping[str, Mapping[str, str | None]] = dataclasses.field(default_factory=dict)
+    loader: str | None = None
 
     def to_text(self) -> str:
         """One ASCII line of JSON, which a pytest report carries unharmed between processes."""
