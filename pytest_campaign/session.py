@@ -39,6 +39,7 @@ from .text import number, shown
 
 _INPUT = "campaign_snapshots"
 _TABLES = "data"  # the check whose tables of records are read in the fresh process too
+_PATIENCE = 15.0  # seconds; the reload process and the workers of pytest-xdist end in a few
 _NO_RUN = ("campaign_draft", "collectonly", "help", "version", "markers", "show_fixtures", "show_fixtures_per_test", "cacheshow")
 
 
@@ -150,6 +151,8 @@ class Session:
         self._results: dict[tuple[Path, Pair], Result] = {}
         self._judged: Sequence[CampaignRecord] | None = None
         self._selected: set[tuple[Path, Pair]] = set()
+        self._collected = False  # whether it is known what was selected
+        self._ended = False  # whether what was selected ran to its end
         self._reports = reports
         self._unwritten: list[str] = []
         self._started = started
@@ -247,6 +250,7 @@ class Session:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Remember what is going to run, after every deselection."""
+        self._collected = True
         self._selected |= {(item.directory, item.pair) for item in session.items if isinstance(item, CheckItem)}
 
     @pytest.hookimpl(optionalhook=True)
@@ -257,6 +261,7 @@ class Session:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Remember what the workers are going to run."""
+        self._collected = True
         self._selected |= {self._by_node_id[id] for id in ids if id in self._by_node_id}
 
     # Running
@@ -306,7 +311,12 @@ class Session:
             stack.enter_context(_terminated_like_interrupted())
             if any(pair.check == RELOAD and self._weights(directory, pair) for directory, pair in self._selected):
                 self._reloader.start()  # it imports torch while the cheap checks run
-            result = yield
+            try:
+                result = yield
+            except KeyboardInterrupt:
+                self._config.add_cleanup(_patient().close)
+                raise
+        self._ended = True
         if not self._is_worker and not session.testsfailed and self._contradicts_success():
             session.testsfailed += 1  # here rather than in sessionfinish: the summary then knows the exit status
         return result
@@ -335,16 +345,20 @@ class Session:
     # The record
 
     def _complete(self, exitstatus: int) -> bool:
-        """Whether the session ended in good order and ran all that was selected (it does not with ``-x``)."""
+        """Whether the session ended in good order and ran all that was selected (it does not with ``-x``).
+
+        The exit status alone does not say it: it is 1 before anything else is known.
+        """
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
-        return ended and all(key in self._results for key in self._selected)
+        return ended and self._ended and self._collected and all(key in self._results for key in self._selected)
 
     def _campaigns(self) -> Sequence[CampaignRecord]:
         """The records of the campaigns, worked out once for the results that are there."""
         if self._judged is None:
             self._judged = [
-                campaign_record(subject.campaign, {pair: result for (d, pair), result in self._results.items() if d == directory},
-                                partial=any((directory, pair) not in self._selected for pair in subject.where))
+                campaign_record(
+                    subject.campaign, {pair: result for (d, pair), result in self._results.items() if d == directory},
+                    partial=self._collected and any((directory, pair) not in self._selected for pair in subject.where))
                 for directory, subject in self._subjects.items()]
         return self._judged
 
@@ -436,6 +450,19 @@ def _terminated_like_interrupted() -> Iterator[None]:
 
     with _handled((signal.SIGTERM, signal.SIGHUP), interrupt):
         yield
+
+
+def _patient() -> contextlib.ExitStack:
+    """From now until it is closed: who interrupts a second time waits for the report, but not for ever."""
+    end = time.monotonic() + _PATIENCE
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if time.monotonic() > end:
+            raise KeyboardInterrupt
+
+    stack = contextlib.ExitStack()
+    stack.enter_context(_handled((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), interrupt))
+    return stack
 
 
 @contextlib.contextmanager

@@ -12,8 +12,16 @@ from sessions import listing, papers, pytest_session, script, write
 from pytest_campaign.schema_files import validator
 
 HOSTILE = ("conftest.py", "setup.py", "test_it.py", "torch.py", "safetensors.py", "sitecustomize.py", "usercustomize.py",
-           "pytest.py", "xdist.py", "execnet.py", "setproctitle.py", "evil.py", "json.py",
-           "pytest_campaign/__init__.py", "runs/conftest.py")
+           "pytest.py", "xdist.py", "execnet.py", "setproctitle.py", "evil.py", "json.py", "os.py", "numpy.py", "yaml.py",
+           "_pytest/__init__.py", "pluggy.py", "jsonschema.py", "tempfile.py", "it_test.py", "__init__.py", "__main__.py",
+           "pytest_campaign/__init__.py", "runs/conftest.py", "tests/conftest.py", "tests/test_it.py", "test/conftest.py")
+# Each of them alone makes pytest load evil.py when it is read.
+INI_FILES = {
+    **dict.fromkeys(("pytest.ini", ".pytest.ini", "tox.ini"), "[pytest]\naddopts = -p evil\npythonpath = .\n"),
+    **dict.fromkeys(("pytest.toml", ".pytest.toml"), "[pytest]\naddopts = ['-p', 'evil']\npythonpath = ['.']\n"),
+    "setup.cfg": "[tool:pytest]\naddopts = -p evil\npythonpath = .\n",
+    "pyproject.toml": "[tool.pytest]\naddopts = ['-p', 'evil']\npythonpath = ['.']\n",
+}
 
 
 def hostile(top: Path) -> tuple[Path, Path]:
@@ -22,13 +30,15 @@ def hostile(top: Path) -> tuple[Path, Path]:
     folder = papers(top / "out")
     write(folder, dict.fromkeys(HOSTILE, f"open({str(canary)!r}, 'a').write(__file__)\n"))
     write(folder, {"model.safetensors": safetensors.torch.save({"w": torch.ones(2)}), "manifest.json": "",
-                   "pytest.ini": "[pytest]\naddopts = -p evil\npythonpath = .\n",
-                   "pyproject.toml": "[tool.pytest]\naddopts = ['-p', 'evil']\npythonpath = ['.']\n"})
+                   "doc.txt": f">>> open({str(canary)!r}, 'a')\n", **INI_FILES})
+    for kind, name in (("evil.egg-info", "PKG-INFO"), ("evil-1.dist-info", "METADATA")):
+        write(folder, {f"{kind}/{name}": "Metadata-Version: 2.1\nName: evil\nVersion: 1\n",
+                       f"{kind}/entry_points.txt": "[pytest11]\nevil = evil\n"})
     (folder / "manifest.json").unlink()
     return folder, canary
 
 
-@pytest.mark.parametrize("cwd", [".", "out", "out/runs"])
+@pytest.mark.parametrize("cwd", [".", "out", "out/runs", "/"])
 @pytest.mark.parametrize("workers", [[], ["-n=2"]])
 def test_nothing_in_the_directory_is_run(tmp_path: Path, cwd: str, workers: list[str]) -> None:
     folder, canary = hostile(tmp_path)
@@ -52,6 +62,51 @@ def test_nothing_is_imported_from_a_search_path_that_leads_there(tmp_path: Path)
     session = script(folder, "check", ".", "-n=2", PYTHONPATH=os.pathsep.join(["", str(folder), "runs"]))
     assert not canary.exists(), canary.read_text()
     assert "NOT ACCEPTED: 1 of 1 outputs reload (at least to: tensors)" in session.last
+
+
+@pytest.mark.parametrize("name", INI_FILES)
+def test_each_ini_file_alone(tmp_path: Path, name: str) -> None:
+    folder, canary = hostile(tmp_path)
+    for other in INI_FILES.keys() - {name}:
+        (folder / other).unlink()
+    write(folder, {"evil.pth": f"import os; open({str(canary)!r}, 'a')\n"})
+    assert script(folder, "check", ".").status == 1
+    assert not canary.exists(), canary.read_text()
+
+
+HABITS = {  # what a user may have in the environment or on the command line; the exit status
+    "-p evil": 4, "-c pytest.ini": 1, "--rootdir=.": 1, "--import-mode=append --confcutdir=/": 1, "-o pythonpath=.": 1,
+    "--doctest-modules --doctest-glob=*.txt": 1, "-p cacheprovider -o cache_dir=c": 1, "test_it.py": 4, "tests": 4,
+    "--junitxml=junit.xml": 4, "--debug": 4,
+}
+
+
+@pytest.mark.parametrize("words", HABITS)
+def test_options_from_the_environment(tmp_path: Path, words: str) -> None:
+    folder, canary = hostile(tmp_path)
+    before = listing(folder)
+    session = script(folder, "check", ".", PYTEST_ADDOPTS=words)
+    assert session.status == HABITS[words], session
+    assert not canary.exists(), canary.read_text()
+    assert listing(folder) == before
+
+
+@pytest.mark.parametrize("words", ["-c pytest.ini", "-cpytest.ini", "-vc pytest.ini", "--config-file=pytest.ini", "--rootdir=.",
+                                   "-p evil", "--pyargs evil", "-o pythonpath=. -p evil", "tests/test_it.py"])
+def test_options_that_lead_there(tmp_path: Path, words: str) -> None:
+    folder, canary = hostile(tmp_path)
+    before = listing(folder)
+    session = script(folder, "check", ".", *words.split())
+    assert session.status == 4, session
+    assert not canary.exists(), canary.read_text()
+    assert listing(folder) == before
+
+
+def test_plugins_from_the_environment(tmp_path: Path) -> None:
+    folder, canary = hostile(tmp_path)
+    assert script(folder, "check", ".", PYTEST_PLUGINS="evil").status == 4
+    assert not canary.exists(), canary.read_text()
+    assert script(folder, "check", ".", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1").status == 1
 
 
 def test_the_trap_works(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """Options that cannot be honoured end with exit status 4 and say what to do, before anything is checked."""
 
+import os
 from pathlib import Path
 
 import pytest
-from sessions import listing, papers, pytest_session, write
+from sessions import listing, papers, pytest_session, script, write
 
 WRONG = {
     "--campaign-dir=nowhere": "nowhere is not a directory",
@@ -28,6 +29,12 @@ WRONG = {
     "--basetemp=out/tmp": "--basetemp",
     "--junitxml=out/junit.xml": "--junitxml",
     "-ocache_dir=out/cache": "cache_dir",
+    "--rootdir=out": "--rootdir",
+    "--rootdir=out/runs": "--rootdir",
+    "--log-file=out/runs/pytest.log": "--log-file",
+    "-olog_file=out/pytest.log": "log_file",
+    "--debug=out/debug.log": "--debug",
+    "--html=out/report.html": "--html",
     "-ocampaign_timeout=soon": "campaign_timeout",
 }
 
@@ -55,7 +62,8 @@ def test_sound_neighbours(top: Path) -> None:
     session = pytest_session(top, "--campaign-dir=out/", "--campaign-max-depth=header", "--campaign-require-depth=header",
                              "--campaign-timeout=.5", "--campaign-memory=1.5GiB", "--campaign-jobs=2",
                              "--campaign-report=report.json", "--basetemp=tmp",
-                             "--junitxml=junit.xml", "-ocache_dir=cache", "--campaign-report=out/campaign-report.json")
+                             "--junitxml=junit.xml", "-ocache_dir=cache", "--campaign-report=out/campaign-report.json",
+                             "--log-file=out.log", "--debug=debug.log", "--rootdir=.")
     assert session.status == 0, session
     assert (top / "out/campaign-report.json").read_bytes() == (top / "report.json").read_bytes()
     assert pytest_session(top, "--campaign-dir=out").status == 0  # the report is no output of the campaign
@@ -91,6 +99,28 @@ def test_an_ini_file_inside_the_directory_names_the_safe_form(tmp_path: Path, wo
     assert "may already have run" in " ".join(session.err.split())
     assert f"pytest-campaign check {folder}" in session.err
     assert pytest_session(tmp_path, "--campaign-dir=out").status == 0  # written with = the file is not read
+
+
+@pytest.mark.parametrize("variable", ["TMPDIR", "PYTEST_DEBUG_TEMPROOT", "PYTHONPYCACHEPREFIX"])
+def test_a_variable_that_leads_there(tmp_path: Path, variable: str) -> None:
+    folder = papers(tmp_path / "out")
+    place = {variable: str(folder / "runs")}
+    for session in (pytest_session(tmp_path, "--campaign-dir=out", **place), script(tmp_path, "check", "out", **place)):
+        assert session.status == 4, session
+        assert variable in session.err
+    assert script(tmp_path, "check", "out", **{variable: str(tmp_path)}).status == 0
+
+
+def test_a_module_that_was_loaded_from_there(tmp_path: Path) -> None:
+    folder = papers(tmp_path / "out")
+    write(folder, {"code/evil.py": ""})
+    own = os.environ.get("PYTHONPATH", str(tmp_path))
+    session = pytest_session(tmp_path, "--campaign-dir=out", "-p", "evil", PYTHONPATH=f"{own}:{folder}/code")
+    assert session.status == 4, session
+    assert "the module evil was already loaded" in " ".join(session.err.split())
+    assert f"pytest-campaign check {folder}" in " ".join(session.err.split())
+    write(tmp_path, {"sound.py": ""})
+    assert pytest_session(tmp_path, "--campaign-dir=out", "-p", "sound", PYTHONPATH=f"{own}:{tmp_path}").status == 0
 
 
 def test_the_cache_in_the_directory(tmp_path: Path) -> None:
