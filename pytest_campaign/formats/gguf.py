@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 from .base import Candidate, Depth, FileFacts, Folder, Format, Holds, Problem, ProblemKind, Reading, Source, Unit
 from .nul_tail import nul_tail, row_of
-from .streaming import Found, Segment, Values, exactly, never_written, non_finite, scan
+from .streaming import NO_ROWS, Found, Row, Segment, Values, exactly, never_written, non_finite, scan
 
 NAME = "GGUF"
 MAGIC = b"GGUF"
@@ -75,7 +75,7 @@ class Tensor:
     elements: int
     offset: int
     length: int | None
-    row: int = 0
+    row: Row = NO_ROWS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -351,7 +351,7 @@ def _tensor_infos(cursor: _Cursor, count: int) -> list[Tensor]:
             raise _Fault(ProblemKind.DAMAGED, f"rows of {shape[0] if shape else 1:,} elements of type {label}",
                          f"a multiple of {block}", name)
         tensors.append(Tensor(name, label, elements, offset, elements // block * block_bytes,
-                              row_of(shape[::-1], block_bytes) if block == 1 else 0))
+                              row_of(shape[::-1], block_bytes) if block == 1 else NO_ROWS))
     return tensors
 
 

@@ -2,31 +2,39 @@
 
 That is what is left of a save or a download into a file that was given its size first, and of a machine that went down before
 the last blocks reached the disk. No library sees it. Zeros alone prove nothing: padded rows of an embedding, biases, and layers
-that begin at zero are zeros too. But they begin where a row or a tensor begins.
+that begin at zero are zeros too. But they begin where a row or a tensor begins. And the last number may happen to be zero, in
+weights that were pruned, in a kernel that is an identity, behind a ReLU: then it is not the only zero.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from ..text import number
 from .base import Problem, ProblemKind
-from .streaming import CHUNK, Found, Segment, exactly, is_floating
+from .streaming import CHUNK, NO_ROWS, Found, Row, Segment, exactly, is_floating
 
 _SHORTEST_ROW = 16  # elements; rows of a convolution's kernel are taken together until they are as long
-_FEWEST_COLUMNS = 8  # zeros of a torn row, below which they may be numbers that happen to be zero
-_DENSE = 0.9  # share of numbers other than zero in the row before a torn one
+_FEWEST = 8  # numbers or zeros in a row, below which they say nothing
+_DENSE = 0.9  # share of numbers other than zero before a torn place
 
 
-def row_of(shape: Sequence[int], width: int) -> int:
-    """The bytes of one row of a tensor whose numbers have ``width`` bytes; 0 for one without rows, a vector."""
+def row_of(shape: Sequence[int], width: int) -> Row:
+    """The rows of a tensor whose numbers have ``width`` bytes; none of one without rows, a vector.
+
+    Short last dimensions are cells: the kernels of a convolution, the points of a sequence that was padded.
+    """
+    if len(shape) < 2:
+        return NO_ROWS
     row = 1
     for size in reversed(shape[1:]):
         row *= size
         if row >= _SHORTEST_ROW:
             break
-    return row * width if len(shape) > 1 else 0
+    cell = math.prod(shape[-2:]) if len(shape) > 3 else shape[-1]
+    return Row(row * width, (cell if 1 < cell < row else row) * width)
 
 
 def nul_tail(path: str, file: BinaryIO, segments: Sequence[Segment], found: Sequence[Found]) -> Iterator[Problem]:
@@ -43,11 +51,10 @@ def nul_tail(path: str, file: BinaryIO, segments: Sequence[Segment], found: Sequ
         if start > cut.offset:
             break
         place -= 1
-    if place < 0 or start == cut.end or not cut.row or not is_floating(cut.dtype):
+    if place < 0 or start == cut.end or not cut.row.length or not is_floating(cut.dtype):
         return
     after = [segment for segment, _ in filled[place + 1:]]
-    lost = sum(bool(segment.row and is_floating(segment.dtype)) for segment in after)
-    if lost or _is_torn(file, cut, start):
+    if _is_torn(file, cut, start, any(segment.row.length and is_floating(segment.dtype) for segment in after)):
         zeros = filled[-1][0].end - start
         more = f" and the whole of {number(len(after), 'tensor')} behind it" if after else ""
         yield Problem(ProblemKind.NUL_TAIL, path, f"the last {zeros:,} bytes of the tensor data are NUL, from byte {start:,} on: "
@@ -68,15 +75,26 @@ def _zeros_from(file: BinaryIO, first: int, end: int) -> int:
     return first
 
 
-def _is_torn(file: BinaryIO, cut: Segment, start: int) -> bool:
-    """Whether zeros begin in the middle of a row, where the row before has numbers, and fill at least one more row."""
-    width = cut.width
+def _is_torn(file: BinaryIO, cut: Segment, start: int, lost: bool) -> bool:
+    """Whether zeros begin in the middle of a row and of a cell, with numbers before them and above them.
+
+    They have to fill at least one more row, unless ``lost``: the whole of a matrix behind it is zero too.
+    """
+    width, (length, cell) = cut.width, cut.row
     at = start - cut.offset
     at += -at % width
-    row, column = divmod(at, cut.row)
-    columns = (cut.row - column) // width
-    if not column or not row or columns < _FEWEST_COLUMNS or (row + 2) * cut.row > cut.length:
+    row, column = divmod(at, length)
+    if at >= cut.length or column % cell == 0:
         return False
-    before = exactly(file, cut.offset + (row - 1) * cut.row + column, cut.row - column)
-    zeros = sum(not any(before[place:place + width]) for place in range(0, len(before), width))
-    return zeros <= (1 - _DENSE) * columns
+    before, above = (max(0, at - length), at), ((row - 1) * length + column, row * length)
+    if not lost:
+        return (row > 0 and length - column >= _FEWEST * width and (row + 2) * length <= cut.length
+                and _is_dense(file, cut, *above))
+    return at >= _FEWEST * width and _is_dense(file, cut, *before) and (row == 0 or _is_dense(file, cut, *above))
+
+
+def _is_dense(file: BinaryIO, cut: Segment, first: int, end: int) -> bool:
+    """Whether the numbers from one byte of a tensor to another are other than zero, nearly all."""
+    data = exactly(file, cut.offset + first, end - first)
+    zeros = sum(not any(data[place:place + cut.width]) for place in range(0, len(data), cut.width))
+    return zeros * cut.width <= (1 - _DENSE) * len(data)

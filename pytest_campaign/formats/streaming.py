@@ -20,7 +20,7 @@ import os
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from ..inventory import Changed
 from .base import Problem, ProblemKind, Source
@@ -40,6 +40,16 @@ class EndedEarly(Changed):
         self.at = at
 
 
+class Row(NamedTuple):
+    """The bytes of a row of a tensor, 0 where it has none or that is not known, and of the cells that a row is made of."""
+
+    length: int = 0
+    cell: int = 0
+
+
+NO_ROWS = Row()
+
+
 @dataclasses.dataclass(frozen=True)
 class Segment:
     """A range of bytes of one kind: a tensor, a storage, a member of an archive.
@@ -47,8 +57,7 @@ class Segment:
     ``dtype`` is a name as safetensors writes it (F32, BF16, F8_E4M3 ..., also C128); None and types that have no
     NaN or infinity (integers, F4 ...) mean that no value is looked at. ``crc`` asks for the CRC-32 of the bytes,
     which goes on from ``seed``, the CRC-32 of what lies before them. ``label`` is the caller's own, for messages. With
-    ``header`` the SHA-256 of the header and the bytes is taken. ``row`` are the bytes of one row of a tensor, 0 where it has
-    none or that is not known.
+    ``header`` the SHA-256 of the header and the bytes is taken. ``row`` is what is known of its rows.
     """
 
     offset: int
@@ -58,7 +67,7 @@ class Segment:
     label: str = ""
     seed: int = 0
     header: bytes | None = None
-    row: int = 0
+    row: Row = NO_ROWS
 
     @property
     def end(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from ..tensor_digests import header, shape_of
 from .base import Depth, Placed, Problem, ProblemKind, Source, Strided
 from .nul_tail import nul_tail, row_of
-from .streaming import Found, Segment, digest, exactly, never_written, non_finite, scan
+from .streaming import NO_ROWS, Found, Segment, digest, exactly, never_written, non_finite, scan
 from .torch_object import EXPANDED, Tensor
 
 _LARGEST_VIEW = 64 << 20  # a view with gaps is copied to look at its own values alone, up to this many bytes
@@ -125,7 +125,7 @@ def _segment(part: Part, users: Mapping[str, Sequence[Tensor]], hashed: Collecti
     alone = here[0] if len(here) == 1 and here[0].in_order and here[0].elements * here[0].item == part.length else None
     return Segment(
         part.offset, part.length, dtype, crc=part.crc is not None, label=here[0].name if here and here[0].name else part.name,
-        header=next(map(_header, whole), None), row=row_of(alone.shape, alone.item) if alone else 0,
+        header=next(map(_header, whole), None), row=row_of(alone.shape, alone.item) if alone else NO_ROWS,
     )
 
 
