@@ -109,13 +109,14 @@ def read(config: pytest.Config, workers: int) -> Settings:
     inipath = config.inipath
     beside = inipath.parent if inipath else cwd
     plan = _setting(config, "plan", _file(cwd), _file(beside))
+    memory = _setting(config, "memory", parse_size)
     return Settings(
         plan=plan,
         asked=Asked(_setting(config, "max_depth", Depth.parse), _setting(config, "require_depth", Depth.parse),
                     _setting(config, "gate", _gate) or Gate.DELIVERED),
         limits=Limits(timeout=_setting(config, "timeout", _seconds) or limits.timeout,
-                      memory=_setting(config, "memory", parse_size) or limits.memory,
-                      threads=_setting(config, "jobs", _threads) or limits.threads),
+                      memory=memory or limits.memory, threads=_setting(config, "jobs", _threads) or limits.threads,
+                      asked=memory is not None),
         reports=tuple(Path(os.path.abspath(cwd / file)) for file in config.option.campaign_report),
         base_models=base_models(config),
         baseline=_setting(config, "baseline", _report(cwd), _report(beside)) or (),

@@ -67,7 +67,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 @pytest.mark.parametrize("words", [[], ["-n2"]])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_session_keeps_what_it_found(tmp_path: Path, number: signal.Signals, words: list[str]) -> None:
-    folder = campaign(tmp_path / "out", 2**36)
+    folder = campaign(tmp_path / "out", 15 * 2**30)
     report = tmp_path / "report.json"
     command = [PYTEST, "--campaign-dir=out", "--campaign-report=report.json", *words]
     with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True,

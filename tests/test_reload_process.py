@@ -23,7 +23,7 @@ from pytest_campaign.reload import limits
 from pytest_campaign.reload.answers import Answers
 from pytest_campaign.reload.client import Reloader
 from pytest_campaign.reload.confinement import IsolationLevel
-from pytest_campaign.reload.protocol import DeathKind, FileSpec, Job, Limits, Progress
+from pytest_campaign.reload.protocol import BaseFiles, DeathKind, FileSpec, Job, Limits, Progress
 
 IMPATIENT = Limits(timeout=0.5, memory=2**27, threads=3)
 
@@ -419,6 +419,19 @@ def test_all_processes_end_with_pytest(light: Path, job: Callable[..., Job], mod
         driver.send_signal(end)
         driver.wait()
         assert eventually(lambda: gone(child) and gone(server) and not folder.exists())
+
+
+def test_the_memory_of_a_job_follows_its_files() -> None:
+    def job(size: int, base: int = 0) -> Job:
+        file, below = (FileSpec("x", "x", 1, 1, bytes, 1) for bytes in (size, base))
+        return Job("/", (), [file], base=BaseFiles("base", "/", [below]) if base else None)
+
+    roomy = Limits(timeout=1, memory=2**40, threads=1)
+    assert limits.for_job(roomy, job(1000)).memory == 2**32 + 4000
+    assert limits.for_job(roomy, job(2**34)).memory == 2**32 + 2**36
+    assert limits.for_job(roomy, job(1000, 2**30)).memory == 2**33 + 4000
+    assert limits.for_job(dataclasses.replace(roomy, memory=2**30), job(2**34)).memory == 2**30
+    assert limits.for_job(dataclasses.replace(roomy, asked=True), job(1000)).memory == 2**40
 
 
 def test_memory_available_follows_the_control_group(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ class Reloader:
                 outcomes += [Death(DeathKind.NO_SERVER, self._failure or "")] * (len(job.units) - len(outcomes))
                 break
             rest = dataclasses.replace(job, units=job.units[len(outcomes):])
-            limits = dataclasses.replace(self._limits, layers=self.isolation.layers)
+            limits = dataclasses.replace(machine.for_job(self._limits, rest), layers=self.isolation.layers)
             attempt = _Attempt(running, rest, limits, progress, rows)
             try:
                 outcomes += attempt.run()

@@ -7,6 +7,7 @@ of the Linux kernel: cgroup-v1/memory.rst, cgroup-v2.rst). Where they are missin
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import posixpath
 import resource
@@ -14,12 +15,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from .protocol import Limits
+from .protocol import Job, Limits
 
 TIMEOUT = 120.0
 # How torch, the C++ library and Python's threads say that they got no memory without raising MemoryError.
 _OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc",
                   "can't start new thread")
+_ROOM, _TIMES = 4 * 2**30, 4  # bytes, and how often the files of a job
 _MOST_THREADS = 4  # beyond that a disk, not a core, is what a reader waits for
 
 
@@ -31,6 +33,18 @@ def default_limits(workers: int = 1) -> Limits:
         memory=memory_available() // 2 // workers,
         threads=max(1, min(_MOST_THREADS, cores // workers)),
     )
+
+
+def for_job(limits: Limits, job: Job) -> Limits:
+    """The limits of one job: no more memory than its files can need, so that a small file that asks for all of it is stopped.
+
+    Readers take chunks; only the legacy format of torch needs its whole file, some of it twice. What does not depend on the size
+    (the model that a framework rebuilds without values, threads, code that is loaded late) has room in `_ROOM`.
+    """
+    if limits.asked:
+        return limits
+    files = [*job.files, *(job.base.files if job.base is not None else ())]
+    return dataclasses.replace(limits, memory=min(limits.memory, _ROOM + _TIMES * sum(file.size for file in files)))
 
 
 def memory_available(root: str = "/") -> int:

@@ -99,12 +99,14 @@ class Limits:
     """``timeout``: seconds without progress; ``memory``: bytes above what the imports need; ``threads``: readers.
 
     ``layers`` of isolation (see `confinement`) are put into force; whoever runs the jobs fills them in.
+    ``asked``: the memory is what somebody asked for, and not lowered for a job of small files.
     """
 
     timeout: float
     memory: int
     threads: int
     layers: Sequence[str] = ()
+    asked: bool = False
 
 
 class DeathKind(enum.StrEnum):
