@@ -341,7 +341,7 @@ def test_a_data_set_in_parts(judge: Judge) -> None:
     assert not judge.answers(SOUND, datasets=datasets)
     (judge.folder / "data/test-00001-of-00002.parquet").unlink()
     found = judge.answers(SOUND, datasets=datasets)
-    assert told(found) == [("data.unknown-ids", "a.parquet#row 13")]
+    assert told(found) == [("data.no-dataset", "manifest.json#/datasets/test")]
 
 
 def test_the_same_table_as_text_counts_once(judge: Judge) -> None:
