@@ -181,7 +181,7 @@ def checked(
 
 
 def test_the_table_has_every_format_and_every_row_a_sample() -> None:
-    assert {sample.format for sample in SAMPLES} == set(formats())
+    assert {sample.format for sample in SAMPLES} == set(formats()) - {"zip"}  # an archive of anything is no checkpoint
     assert [sample.label for sample in SAMPLES] == list(TABLE)
 
 
