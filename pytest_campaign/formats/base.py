@@ -62,6 +62,7 @@ class ProblemKind(enum.StrEnum):
     CONFIGURATION = "configuration"  # a configuration file that cannot be used, or contradicts what lies beside it
     FILE_MISSING = "file-missing"  # a file that a configuration names is absent
     WRAPPER_PREFIX = "wrapper-prefix"  # names of tensors with the prefix of a wrapper (compile, DDP, FSDP)
+    WRAPPED_NAMES = "wrapped-names"  # such names where nothing says what the model is
     MISSING_TENSORS = "missing-tensors"  # tensors that the model or the adapter needs are absent
     SHAPE = "shape"  # a tensor has another shape than the configuration says, or none
     UNEXPECTED_TENSORS = "unexpected-tensors"  # tensors of the model's own name space that it does not take

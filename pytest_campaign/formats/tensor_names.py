@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .base import Placed, Problem, ProblemKind
+from .base import Placed, Problem, ProblemKind, Reading
 
 SHOWN = 3  # names in a message
 # What torch.compile, FSDP and activation checkpointing put between the names of modules, wherever the wrapped module is.
@@ -32,10 +33,29 @@ def prefixes(layout: Mapping[str, Placed]) -> Iterator[Problem]:
     if not wrapped and layout and all(name.startswith(_DDP) for name in layout):
         wrapped = dict.fromkeys(layout, _DDP.rstrip("."))
     if wrapped:
-        first, part = next(iter(wrapped.items()))
-        yield Problem(ProblemKind.WRAPPER_PREFIX, layout[first].path,
-                      f"{len(wrapped):,} of {len(layout):,} names contain {part}, which a wrapper adds: {some(wrapped)}",
-                      f"names without {part}", first, len(wrapped))
+        yield _wrapped(wrapped, layout, ProblemKind.WRAPPER_PREFIX)
+
+
+def with_wrappers(reading: Reading) -> Reading:
+    """The reading, with a problem for such names in a file of which nothing says what model it is.
+
+    The code that loads it may wrap the model again or rename the tensors, so this is another problem. And ``module.`` may be
+    a part of that name there.
+    """
+    if any(problem.kind is ProblemKind.WRAPPER_PREFIX for problem in reading.problems):
+        return reading
+    wrapped = {name: match[1] for name in reading.layout if (match := _WRAPPERS.search(name))}
+    if not wrapped:
+        return reading
+    found = _wrapped(wrapped, reading.layout, ProblemKind.WRAPPED_NAMES)
+    return dataclasses.replace(reading, problems=[*reading.problems, found])
+
+
+def _wrapped(wrapped: Mapping[str, str], layout: Mapping[str, Placed], kind: ProblemKind) -> Problem:
+    first, part = next(iter(wrapped.items()))
+    return Problem(kind, layout[first].path,
+                   f"{len(wrapped):,} of {len(layout):,} names contain {part}, which a wrapper adds: {some(wrapped)}",
+                   f"names without {part}", first, len(wrapped))
 
 
 def emptied(layout: Mapping[str, Placed]) -> Iterator[Problem]:

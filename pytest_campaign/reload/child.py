@@ -134,7 +134,7 @@ def attempt(unit: Unit, job: Job, bounds: Limits, channel: Channel, watch: outsi
         elif prover is not None:
             reading = prover(unit, source)
         else:
-            reading = formats()[unit.format].read(unit, source)
+            reading = _named(formats()[unit.format].read(unit, source))
             if job.tensor_digests:
                 reading = _compared(reading, job.tensor_digests, source)
         source.close()
@@ -146,6 +146,15 @@ def attempt(unit: Unit, job: Job, bounds: Limits, channel: Channel, watch: outsi
         return False
     channel.send(line)
     return True
+
+
+def _named(reading: Reading) -> Reading:
+    """The reading with what the names of its tensors tell by themselves."""
+    if not reading.layout:
+        return reading
+    from ..formats import tensor_names
+
+    return tensor_names.with_wrappers(reading)
 
 
 def _compared(reading: Reading, declared: Mapping[str, str], source: Source) -> Reading:

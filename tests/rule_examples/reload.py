@@ -602,6 +602,18 @@ def saved_from_the_compiled_model(made: Written) -> None:
     hugging_face.change(a_model(made) / "model.safetensors", lambda state: {f"_orig_mod.{name}": state[name] for name in state})
 
 
+@faulty("reload.wrapper-prefix", "control/own", "runs/control/own.pt", level=Level.WARNING)
+def a_home_made_model_that_was_compiled(made: Written) -> None:
+    torch.save({"model": {"_orig_mod.net.weight": torch.ones(4)}, "step": 7}, made / "runs/control/own.pt")
+    made.add("control/own", "checkpoint", "runs/control/own.pt")
+
+
+@faulty("reload.wrapper-prefix", "control/own", "runs/control/own.safetensors", level=Level.WARNING)
+def a_part_of_fsdp_alone(made: Written) -> None:
+    save_file({"_fsdp_wrapped_module.net.weight": torch.ones(4)}, made / "runs/control/own.safetensors")
+    made.add("control/own", "checkpoint", "runs/control/own.safetensors")
+
+
 @sound("reload.wrapper-prefix", "control/own")
 def a_part_that_is_called_module(made: Written) -> None:
     torch.save({"module.weight": torch.ones(4), "module.bias": torch.ones(4)}, made / "runs/control/own.pt")

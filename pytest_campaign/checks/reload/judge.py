@@ -47,6 +47,8 @@ _PROBLEMS: dict[ProblemKind, tuple[Rule, str]] = {
     ProblemKind.CONFIGURATION: (rules.CONFIGURATION, "copy or save the file again"),
     ProblemKind.FILE_MISSING: (rules.FILE_MISSING, "copy the file into the folder"),
     ProblemKind.WRAPPER_PREFIX: (rules.WRAPPER_PREFIX, "save the state dict of the unwrapped model"),
+    ProblemKind.WRAPPED_NAMES: (
+        rules.WRAPPER_PREFIX, "save the state dict of the unwrapped model, or see that what loads it expects such names"),
     ProblemKind.MISSING_TENSORS: (rules.MISSING_TENSORS, "save it again from the whole model"),
     ProblemKind.SHAPE: (rules.SHAPE, "save it again, with the configuration that it was trained with"),
     ProblemKind.UNEXPECTED_TENSORS: (rules.UNEXPECTED_TENSORS, "deliver the configuration that it was trained with"),
@@ -102,6 +104,7 @@ _DEATHS: dict[DeathKind, tuple[Rule, str, str, str]] = {
                           "mend what the message names, and run the check again"),
 }
 
+_WARNINGS = frozenset({ProblemKind.OUTSIDE_TRIED, ProblemKind.WRAPPED_NAMES})  # of a rule that is an error otherwise
 _SAFE_TORCH = (2, 10)  # the first release without CVE-2026-24747
 
 
@@ -331,7 +334,7 @@ def _of_readings(campaign: Campaign, deliverable: Deliverable, units: Sequence[U
             for problem in reading.problems:
                 if problem.kind is ProblemKind.UNTRAINED:
                     yield from _untrained(problem, campaign, deliverable)
-                elif problem.kind is ProblemKind.OUTSIDE_TRIED:
+                elif problem.kind in _WARNINGS:
                     yield _problem(problem, Level.WARNING)
                 elif problem.kind is ProblemKind.UNFINISHED:
                     yield _unfinished(problem, units)

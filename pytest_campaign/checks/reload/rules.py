@@ -238,7 +238,8 @@ FILE_MISSING = Rule("reload.file-missing", Level.ERROR, """
 WRAPPER_PREFIX = Rule("reload.wrapper-prefix", Level.ERROR, """
     The names of the tensors contain what torch.compile, DDP or FSDP puts around a model.
 
-    The library then finds none of the model's own tensors, fills them with random values and raises nothing.
+    The library then finds none of the model's own tensors, fills them with random values and raises nothing. A warning in
+    files beside which no configuration says what the model is: the code that loads them may expect these names.
 
     Usual causes: `model.state_dict()` of the compiled or distributed model, instead of the one inside.
 
