@@ -106,11 +106,12 @@ def test_the_process_is_fresh_and_confined(reloader: Reloader, job: Callable[...
     assert "SECRET_TOKEN" not in environment
     assert not any(name.startswith(("PYTEST", "PYTHONPATH")) for name in environment)
     assert environment["HF_HUB_OFFLINE"] == environment["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] == "1"
-    assert environment["HOME"] != os.environ.get("HOME")
-    assert facts["temporary"].startswith(environment["TMPDIR"] + "/")
-    assert environment["TMPDIR"].startswith(environment["HOME"] + "/")
-    assert not os.path.exists(environment["TMPDIR"])
-    assert all(os.path.isabs(entry) for entry in facts["path"])
+    home, scratch, temporary = map(Path, map("/".join, facts["folders"]))
+    assert str(home) != os.environ.get("HOME")
+    assert (scratch.parent, temporary.parent) == (home, scratch)
+    assert home.exists()
+    assert not scratch.exists()
+    assert all(entry.startswith(("/", "<python>")) for entry in facts["path"])
     assert (facts["cwd"], facts["stdin"], facts["core"]) == ("/", "/dev/null", [0, 0])
     assert facts["own session"]
     assert facts["isolated"]
@@ -334,7 +335,7 @@ def test_nothing_is_left_open_or_behind(light: Path, job: Callable[..., Job], tm
         facts = json.loads(said(reloader.run(job("facts"))))
         assert descriptors() == during
     assert descriptors() == before
-    assert not os.path.exists(facts["environment"]["HOME"])
+    assert not os.path.exists("/".join(facts["folders"][0]))
 
 
 def test_an_exception_in_the_caller_ends_the_child(light: Path, job: Callable[..., Job]) -> None:

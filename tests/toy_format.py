@@ -116,7 +116,7 @@ def forge(argument, source, file):
         "other": json.dumps({"reading": {"format": "safetensors", "depth": "tensors", "files": [], "problems": [], "tensors": 1,
                                          "elements": 1, "dtypes": {}, "bytes_read": 1,
                                          "ranks": None, "only_state": False,
-                                         "parts": [], "step": None, "proof": None}}).encode() + b"\n",
+                                         "parts": [], "step": None, "comparison": None}}).encode() + b"\n",
         "part": b'{"progress": ',
     }[argument]
     os.write(pipes[0], message)
@@ -143,7 +143,8 @@ def facts(argument, source, file):
         "oom_score_adj": Path("/proc/self/oom_score_adj").read_text(),
         "python threads": threading.active_count(),
         "threads": len(os.listdir("/proc/self/task")),
-        "temporary": temporary.name,
+        # In parts, because a path of a temporary folder is called by another name in what a reading says.
+        "folders": [path.split("/") for path in (os.environ["HOME"], os.environ["TMPDIR"], temporary.name)],
         "pid": os.getpid(),
         "depth": source.depth.label,
         "digest": source.digest,
