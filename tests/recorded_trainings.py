@@ -160,25 +160,30 @@ def module(width: int = 4, fails: bool = False) -> Any:
     return Module(width, fails)
 
 
-def fit(net: Any, out: Path, *callbacks: Any, logger: bool = True, **options: Any) -> None:
+def fit(net: Any, out: Path, *callbacks: Any, logger: Any = True, **options: Any) -> None:
     import lightning
 
     lightning.seed_everything(7)
     keep = lightning.pytorch.callbacks.ModelCheckpoint(dirpath=out, save_last=True, every_n_train_steps=2)
     lightning.Trainer(
         max_epochs=2, callbacks=[*callbacks, keep], accelerator="cpu", enable_progress_bar=False, enable_model_summary=False,
-        log_every_n_steps=1, logger=lightning.pytorch.loggers.CSVLogger(str(out), name="", version="") if logger else False,
+        log_every_n_steps=1,
+        logger=lightning.pytorch.loggers.CSVLogger(str(out), name="", version="") if logger is True else logger,
         **options).fit(net, torch.utils.data.DataLoader(torch.randn(16, 4), batch_size=4))
 
 
 def lightning(out: Path) -> None:
-    """Lightning in a ``with`` block under a plan, and without a block; with a logger and without one."""
+    """Lightning in a ``with`` block under a plan, and without a block; with two loggers and without one."""
+    from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+
     from pytest_campaign.recording.lightning import CampaignCallback
 
     plan(out, control=[("best", "checkpoint"), ("metrics", "metrics")], wide=[("metrics", "metrics")])
     campaign = Campaign(out)
     with campaign.run("control") as run:
-        fit(module(), out / "runs/control", CampaignCallback(run))
+        fit(module(), out / "runs/control", CampaignCallback(run), logger=[
+            TensorBoardLogger(str(out / "runs/control"), name="board"),
+            CSVLogger(str(out / "runs/control"), name="", version="")])
     fit(module(8), out / "runs/wide", CampaignCallback(campaign, "wide"), logger=False)
 
 

@@ -129,10 +129,11 @@ def test_lightning(trained: Trained, hub: Path) -> None:
     assert listed(control) == {
         "best": ("checkpoint", "runs/control/epoch=1-step=8.ckpt", "resume"),
         "last": ("checkpoint", "runs/control/last.ckpt", "resume"),
-        "metrics": ("metrics", "runs/control/metrics.csv", None), "hparams": ("parameters", "runs/control/hparams.yaml", None)}
+        "metrics": ("metrics", "runs/control/metrics.csv", None), "hparams": ("parameters", "runs/control/hparams.yaml", None),
+        "logs": ("log", "runs/control/board/version_0", None)}
     assert listed(wide)["metrics"] == ("metrics", "runs/wide/metrics.json", None)
     assert json.loads((out / wide["parameters"]).read_text())["width"] == 8
-    verdicts(out, hub)
+    assert "identifiers.unclaimed" not in {finding["rule"] for finding in verdicts(out, hub)["findings"]}
 
 
 def test_lightning_that_fails(trained: Trained) -> None:

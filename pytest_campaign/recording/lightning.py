@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class CampaignCallback(Callback):  # type: ignore[misc]
 
     Give it the `Run` of a ``with`` block, or the campaign and the run's id; the run then ends with `fit`. Checkpoints have to be
     written into the campaign directory. The metrics are those of a `CSVLogger` that writes there, else the last ones of the
-    training, in ``metrics.json`` in the folder of the run.
+    training, in ``metrics.json`` in the folder of the run; what other loggers write there is delivered as ``logs``.
 
     The ids of the deliverables are those of the plan, where it promises one of a kind (of the checkpoints the best, or the last
     one, has it), else the names of the checkpoint files, and ``metrics``; ``ids`` gives others by these.
@@ -77,8 +77,21 @@ class CampaignCallback(Callback):  # type: ignore[misc]
         self._run.deliver(self._id("metrics", "metrics", is_main=True), "metrics", metrics)
         if (settings := metrics.with_name("hparams.yaml")).is_file():  # a logger keeps them beside
             self._run.deliver(self._id("hparams", "parameters", is_main=False), "parameters", settings)
+        for number, place in enumerate(self._logs(metrics)):
+            self._run.deliver(self._id("logs" if not number else f"logs-{number + 1}", "log", is_main=False), "log", place)
         if len(promised := self._run.campaign.promised(self._run.id, "parameters")) == 1:
             self._run.deliver(promised[0], "parameters", self._run.parameters_file)
+
+    def _logs(self, metrics: Path) -> Iterator[Path]:
+        """The folders in the campaign directory in which loggers other than that of the metrics wrote (TensorBoard)."""
+        for logger in self._trainer.loggers:
+            place = Path(os.path.abspath(getattr(logger, "log_dir", None) or "."))
+            if not place.is_dir() or place in (metrics.parent, self._run.folder, self._run.campaign.directory):
+                continue
+            with contextlib.suppress(RecordingError):
+                self._run.campaign.inside(place)
+                if any(file.is_file() for file in place.iterdir()):
+                    yield place
 
     def _metrics(self) -> Path:
         for logger in self._trainer.loggers:
