@@ -376,8 +376,12 @@ class _Gathering:
         for keys, value, where in placed:
             self._leaf(keys, value, where)
 
-    def _leaf(self, keys: tuple[str, ...], value: Any, where: Where, called: tuple[str, ...] = ()) -> None:
-        """A value of a document; ``called`` are the names that its neighbours give it."""
+    def _leaf(self, keys: tuple[str, ...], value: Any, where: Where, called: tuple[str, ...] = (), *,
+              in_history: bool = False) -> None:
+        """A value of a document; ``called`` are the names that its neighbours give it.
+
+        A list of numbers under one name is a history by itself, as Keras and data frames write it: ``{"loss": [2.3, 1.9]}``.
+        """
         name = next((key for key in reversed(keys) if not key.isdigit()), "")
         nullable = _may_be_null(keys, self._wanted.nullable)
         if nullable and type(value) not in (int, float):
@@ -393,14 +397,15 @@ class _Gathering:
         excused = nullable or self.lenient or any(_SETTINGS.fullmatch(key) for key in keys[:-1])
         if not math.isfinite(number) and not excused:
             self.facts.not_finite.add(where, f"{name} is {value}")
-        self._leaf_rules(keys, number, where, called)
+        self._leaf_rules(keys, number, where, called, in_history=in_history or bool(keys and keys[-1].isdigit()))
 
-    def _leaf_rules(self, keys: tuple[str, ...], number: float, where: Where, called: tuple[str, ...]) -> None:
+    def _leaf_rules(self, keys: tuple[str, ...], number: float, where: Where, called: tuple[str, ...], *,
+                    in_history: bool) -> None:
         named = [key for key in keys if not key.isdigit()]
         names = [named[-1] if named else "", "/".join(named), ".".join(named)]
         if named and named[-1] in _VALUES:
             names += [*named[-2:-1], *called]
-        self._rules(names, ("", *named, *called), number, where)
+        self._rules(names, ("", *named, *called), number, where, in_history=in_history)
 
     def _limits(self, values: Iterable[tuple[tuple[str, ...], Any, Where]]) -> None:
         """What says that only a part of the data was evaluated."""
@@ -467,13 +472,14 @@ class _Gathering:
         labels: list[object] = []
         empty: list[str] = []
         in_history = step is not None or epoch is not None
+        counted = table and _number(record.get("")) == self.facts.rows - 1  # the index of a data frame, which has no name
         for name in layout.others:
             value = record[name]
             if table and isinstance(value, str) and name in self._columns:
                 value = self._cell(self._columns[name], name, value, where)
             if isinstance(value, (dict, list)):
                 for keys, leaf in leaves(value, (name,), DEEPEST):
-                    self._leaf(keys, leaf, where)
+                    self._leaf(keys, leaf, where, in_history=in_history)
                     number = _number(leaf)
                     if number is not None:
                         values.append(("/".join(keys), number))
@@ -497,7 +503,7 @@ class _Gathering:
             if in_history:
                 self._series((name, *labels), step, epoch, number, where)
             self._rules((name, *(label for label in labels if isinstance(label, str))), (name, *labels), number, where,
-                        in_history=in_history)
+                        in_history=in_history or counted)
 
     def _is_another_run(self, values: Sequence[tuple[str, float]]) -> bool:
         """Whether a field that was constant so far has another value, as a setting has in the rows of the next run."""
@@ -580,7 +586,7 @@ class _Gathering:
             self.facts.restarts.add(where, text)
 
     def _rules(self, names: Sequence[str], series: tuple[object, ...], number: float, where: Where, *,
-               in_history: bool = False) -> None:
+               in_history: bool) -> None:
         """Apply the abort rules to one number.
 
         A training begins with a high loss and a low accuracy: a limit that says nothing of a number of records is none before it

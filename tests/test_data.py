@@ -373,6 +373,19 @@ def test_abort_rules(op: str, value: float | None, times: int, losses: list[Any]
     assert bool(gathered(state.encode(), "x/trainer_state.json", rule).forbidden) == (expected is not None)
 
 
+@pytest.mark.parametrize(("name", "text"), [
+    ("history.json", '{"loss": [%s], "accuracy": [0.1, 0.2, 0.3]}'), ("results.json", '{"run": {"train": {"loss": [%s]}}}'),
+    ("history.csv", ",loss\n0,%s\n1,%s\n2,%s\n"), ("m.yaml", "loss: [%s]\n"),
+    ("m.jsonl", '{"step": 0, "train": {"loss": %s}}\n{"step": 1, "train": {"loss": %s}}\n{"step": 2, "train": {"loss": %s}}\n')])
+def test_a_history_of_any_layout_begins_where_an_abort_rule_is_kept(name: str, text: str) -> None:
+    rule = AbortRule("r", "words", Place("plan.json", ""), "loss", ">", 5, 1)
+    for losses, held in (((9, 6, 1), []), ((9, 1, 6), ["6"]), ((9, 8, 7), ["9"])):
+        filled = text % (losses if text.count("%s") > 1 else ", ".join(map(str, losses)))
+        assert [value for *_, value in gathered(filled.encode(), name, rule).forbidden] == held
+    table = gathered(b"task,loss\na,9\nb,1\n", "m.csv", rule)
+    assert [value for *_, value in table.forbidden] == ["9"]
+
+
 def test_event_files() -> None:
     whole = event_files.events([(step, {"loss": step / 8, "acc": 0.5}) for step in range(4)])
     facts = gathered(whole, "events.out.tfevents.1")
