@@ -80,7 +80,7 @@ def test_an_interrupted_session_keeps_what_it_found(tmp_path: Path, number: sign
                 os.killpg(session.pid, number)  # as a terminal does
             else:
                 session.send_signal(number)
-            out, _ = session.communicate(timeout=30)
+            out, _ = session.communicate(timeout=60)
         finally:
             session.kill()
     assert session.returncode == 2, out

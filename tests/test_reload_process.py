@@ -117,7 +117,7 @@ def test_the_process_is_fresh_and_confined(reloader: Reloader, job: Callable[...
     assert facts["isolated"]
     assert not facts["bytecode"]
     file, channel = sorted(facts["descriptors"])  # nothing else is open
-    assert file.endswith("/0.toy")
+    assert file == "0.toy"  # a path of the campaign, without where that lies
     assert channel.startswith("pipe:")
     assert facts["oom_score_adj"].strip() == "1000"
     assert facts["threads"] == 1
