@@ -33,6 +33,23 @@ def net(path: Path) -> Net:
     return filled(state.get("model", state))
 
 
+def compiled(path: Path) -> torch.nn.Module:
+    return torch.compile(net(path))
+
+
+def compiled_inside(path: Path) -> torch.nn.Module:
+    made = net(path)
+    made.second = torch.compile(made.second)
+    return made
+
+
+def scripted(path: Path) -> torch.nn.Module:
+    made = net(path)
+    made.register_buffer("mask", torch.ones(3))
+    made.register_buffer("position", torch.ones(3), persistent=False)
+    return torch.jit.trace(made.eval(), torch.ones(2, 6))
+
+
 def folder(path: Path) -> Net:
     return net(path / "net.pt")
 

@@ -115,8 +115,9 @@ def distributed(out: Path) -> tuple[str, Net]:
     return "dcp", made
 
 
-@pytest.mark.parametrize(("write", "function"), [(home_made, "net"), (in_a_folder, "folder"), (lightning, "lightning"),
-                                                 (distributed, "distributed")])
+@pytest.mark.parametrize(("write", "function"), [
+    (home_made, "net"), (in_a_folder, "folder"), (lightning, "lightning"), (distributed, "distributed"),
+    (home_made, "compiled"), (home_made, "compiled_inside"), (home_made, "scripted")])
 def test_depth_model_and_with_a_probe_depth_probe(tmp_path: Path, reloader: Reloader, write: Any, function: str) -> None:
     tmp_path /= "out"
     tmp_path.mkdir()

@@ -6,6 +6,7 @@ it raises, and what a model raises, is a problem and never the end of the proces
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.util
@@ -109,7 +110,8 @@ def _build(unit: Unit, source: Source, proof: Proof, probe: probe_file.Probe, pr
 
 def _replay(path: str, probe: probe_file.Probe, module: Any) -> list[Problem]:
     try:
-        return list(replaying.compare(path, probe, module))
+        with _not_compiled():
+            return list(replaying.compare(path, probe, module))
     except replaying.CallFailed as failure:
         if ran_out_of_memory(failure.cause):
             raise failure.cause from None
@@ -119,6 +121,16 @@ def _replay(path: str, probe: probe_file.Probe, module: Any) -> list[Problem]:
         return [Problem(ProblemKind.PROBE_OTHER_MODEL, path,
                         f"the model does not take the recorded input ({some(list(probe.inputs))}): {failure}",
                         "the model that the probe was recorded from")]
+
+
+def _not_compiled() -> contextlib.AbstractContextManager[Any]:
+    """What torch.compile wraps runs as it is written: compiling would start other programs, which no reload may."""
+    if "torch._dynamo" not in sys.modules:
+        return contextlib.nullcontext()
+    import torch
+
+    stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
 
 
 def _not_replayed(path: str, why: str) -> Problem:
@@ -173,7 +185,9 @@ def _values(module: Any) -> Iterator[tuple[str, Any]]:
     known = {name for name, _ in module.named_parameters(remove_duplicate=False)}
     buffers = dict(module.named_buffers())
     for part, owner in module.named_modules():
-        for name in owner._buffers.keys() - owner._non_persistent_buffers_set:
+        for name, _ in owner._buffers.items():
+            if name in owner._non_persistent_buffers_set:  # a list in a ScriptModule
+                continue
             full = f"{part}.{name}" if part else name
             if full in buffers and full not in known:
                 yield full, buffers[full]
