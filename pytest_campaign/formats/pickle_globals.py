@@ -47,7 +47,7 @@ _STANDARD_DATA = re.compile(
     | builtins\.[A-Z]\w*(Error|Exception|Warning)
     | argparse\.Namespace | types\.(SimpleNamespace|MappingProxyType|GenericAlias)
     | pathlib(\._local)?\.(Pure)?(Posix|Windows)?Path
-    | datetime\.(date|time|datetime|timedelta|timezone|tzinfo) | zoneinfo\.ZoneInfo
+    | datetime\.(date|time|datetime|timedelta|timezone|tzinfo) | zoneinfo\.ZoneInfo(\._unpickle)?
     | decimal\.Decimal | fractions\.Fraction | uuid\.(UUID|SafeUUID) | _?random\.Random | functools\.partial
     | array\.(array|_array_reconstructor) | re\._compile | copyreg\.(_reconstructor|__newobj__|__newobj_ex__)
     | itertools\.(count|cycle|repeat) | _?io\.(BytesIO|StringIO) | logging\.(Logger|RootLogger|getLogger)

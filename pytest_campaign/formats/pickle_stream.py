@@ -21,6 +21,9 @@ _SMALL = 4096  # longer pieces are byte strings and texts, which cost no work
 _MOST_ENTRIES = 64
 _DEEPEST = 20  # pickles in arrays of objects in pickles
 _WRAPPER = "joblib.numpy_pickle.NumpyArrayWrapper"
+_GETATTR = "builtins.getattr"
+_METHODS = frozenset({"zoneinfo.ZoneInfo._unpickle"})  # what data asks getattr for: time zones (Lib/zoneinfo/_zoneinfo.py)
+_AGAIN = frozenset({"BINGET", "LONG_BINGET", "GET", "DUP"})
 _TYPE = re.compile(r"[|<>=]?[A-Za-z?](\d{1,9})")
 
 
@@ -121,10 +124,19 @@ class _ArraySurveyor(Surveyor):
         super().__init__()
         self.in_order: dict[Name, None] = {}
         self.array: _Entries | None = None  # the wrapper that was just filled
+        self._getattr = 0  # how often it is on the stack for another purpose than one of the methods
+
+    @property
+    def asked(self) -> dict[Name, None]:
+        """The names in their order. ``getattr`` is one of them unless it fetched nothing but methods that make data."""
+        return self.in_order | ({Name(_GETATTR, _GETATTR): None} if self._getattr else {})
 
     def name(self, module: str, name: str) -> Name:
         result = super().name(module, name)
-        self.in_order[result] = None
+        if result.name == _GETATTR:
+            self._getattr += 1
+        else:
+            self.in_order[result] = None
         return result
 
     def computed(self) -> None:
@@ -134,6 +146,12 @@ class _ArraySurveyor(Surveyor):
     def call(self, function: Any, arguments: Any) -> Any:
         if isinstance(function, Name) and function.name == "numpy.dtype" and isinstance(arguments, tuple) and arguments:
             return _Dtype(arguments[0])
+        if isinstance(function, Name) and function.name == _GETATTR and isinstance(arguments, tuple):
+            method = ".".join(part.name if isinstance(part, Name) else str(part) for part in arguments)
+            if method in _METHODS and isinstance(arguments[0], Name):
+                self._getattr -= 1
+                self.in_order[Name(method, method)] = None
+                return Name(method, method)
         return super().call(function, arguments)
 
     def persistent(self, identity: Any) -> None:
@@ -162,6 +180,8 @@ class _ArraySurveyor(Surveyor):
                 self.stack.append(None)
             case _:
                 super().step(op, argument, at)
+        if op.name in _AGAIN and isinstance(self.stack[-1], Name) and self.stack[-1].name == _GETATTR:
+            self._getattr += 1
         self.texts.clear()
 
     def last_two(self) -> list[Any]:
@@ -197,12 +217,12 @@ def _names(stream: Stream, depth: int) -> dict[Name, None]:
     except (ValueError, OverflowError) as error:
         told = f"it cannot be followed behind byte {end:,} ({str(error)[:120]})"
         raise _with_names(BadPickle(told, incomplete=stream.ended), machine) from None
-    return machine.in_order
+    return machine.asked
 
 
 def _with_names(error: BadPickle, machine: _ArraySurveyor) -> BadPickle:
     """What runs before a pickle breaks off has run."""
-    error.names = [*machine.in_order, *error.names]
+    error.names = [*machine.asked, *error.names]
     return error
 
 

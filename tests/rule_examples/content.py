@@ -12,6 +12,8 @@ import pickle
 import socket
 import subprocess
 import zipfile
+import zoneinfo
+from typing import Any
 
 import joblib
 import numpy
@@ -336,6 +338,34 @@ def a_pickle_of_data(made: Written) -> None:
     pickled(made, {"when": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), "path": pathlib.PurePosixPath("a"),
                    "values": numpy.arange(4.0), "random": numpy.random.default_rng(1), "picture": io.BytesIO(b"abc"),
                    "error": ValueError("no")})
+
+
+class Fetched:
+    """Pickled as what `getattr` fetches from a class, several times with the same function."""
+
+    def __init__(self, *methods: str) -> None:
+        self.methods = methods
+
+    def __reduce__(self) -> Any:
+        return tuple, (tuple(_Method(name) for name in self.methods),)
+
+
+class _Method:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __reduce__(self) -> Any:
+        return getattr, (zoneinfo.ZoneInfo, self.name)
+
+
+@sound("content.runs-code", "control/state")
+def a_time_zone(made: Written) -> None:
+    pickled(made, Fetched("_unpickle", "_unpickle"))
+
+
+@faulty("content.runs-code", "control/state", PICKLE)
+def another_method_beside_that_of_a_time_zone(made: Written) -> None:
+    pickled(made, Fetched("_unpickle", "clear_cache"))
 
 
 def array(made: Written, cut: int = 0) -> None:
