@@ -124,7 +124,8 @@ def test_nul_bytes_in_a_list(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "is_list"), [
     (f"{DIGEST}  a\n", True), (f"{DIGEST}  a", True), (f"{DIGEST[:40]}  a\n{DIGEST}  b\n", True),
-    (f"# of today\n\n{DIGEST}  a\n", True), (f"SHA256 (a) = {DIGEST}\n", True), (f"{DIGEST}  a\n{DIGEST[:20]}", True),
+    (f"# of today\n\n{DIGEST}  a\n", True), (f"; of today\n// File Checksum\n{DIGEST}  a\n", True),
+    (f"SHA256 (a) = {DIGEST}\n", True), (f"{DIGEST}  a\n{DIGEST[:20]}", True),
     (f"{DIGEST}  a\n{DIGEST[:20]}\n", False), ("", False), ("# nothing\n", False), ("checksum: 12\n", False), (DIGEST, False),
     (f"files\n{DIGEST}  a\n", False)])
 def test_what_shows_that_a_text_is_a_list(text: str, is_list: bool) -> None:

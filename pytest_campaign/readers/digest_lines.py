@@ -2,8 +2,8 @@
 
 GNU coreutils ("md5sum: Print or check MD5 digests"): ``hex  name`` or ``hex *name``; a backslash in front of the line says that
 ``\\n``, ``\\r`` and ``\\\\`` in the name are escapes; ``#`` begins a comment. With ``--zero`` lines end in NUL and have no
-escapes. BSD and ``--tag``: ``SHA256 (name) = hex``; openssl ``SHA2-256(name)= hex``. BagIt (RFC 8493, 2.1.3): ``hex name``,
-with ``%0A``, ``%0D`` and ``%25`` for line ends and ``%``.
+escapes. Tools of Windows begin comments with ``;`` (RapidCRC) or ``//`` (FCIV). BSD and ``--tag``: ``SHA256 (name) = hex``;
+openssl ``SHA2-256(name)= hex``. BagIt (RFC 8493, 2.1.3): ``hex name``, with ``%0A``, ``%0D`` and ``%25`` for line ends and ``%``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ DIGITS = {algorithm: count for count, algorithm in _BY_DIGITS.items()} | _BLAKE2
 _SUM = re.compile(r"([0-9A-Fa-f]{32,})(?:( [ *])|[ \t]+)(.+)", re.S)
 _TAGGED = re.compile(r"([A-Za-z][A-Za-z0-9/-]*) ?\((.+)\) ?= ?([0-9A-Fa-f]+)", re.S)
 _BARE = re.compile(r"[0-9A-Fa-f]{32,}")
+_COMMENTS = ("#", ";", "//")
 _ESCAPE = re.compile(r"\\(.)", re.S)
 _ESCAPED = {"n": "\n", "r": "\r", "\\": "\\"}
 _PERCENT = re.compile(r"%(0A|0D|25)", re.I)
@@ -55,7 +56,7 @@ def parse(text: str, algorithm: str | None = None, alone: str | None = None) -> 
     """The lines of a list. ``algorithm`` is what its own name says; ``alone`` the file of a digest without a name."""
     zero = _is_zero(text)
     for number, line in enumerate(text.split("\0"), 1) if zero else _lines(text):
-        if line.strip() and not line.startswith("#"):
+        if line.strip() and not line.startswith(_COMMENTS):
             yield _line(number, line, algorithm, alone, zero)
 
 

@@ -195,6 +195,11 @@ def splits_of_one_part_each(made: Written) -> None:
 
 
 @sound("data.part-missing", "corpus")
+def samples_of_some_steps(made: Written) -> None:
+    in_parts(made, "step-{:04}-of-1000.jsonl", 100, 500, 1000)
+
+
+@sound("data.part-missing", "corpus")
 def one_fold_of_five(made: Written) -> None:
     in_parts(made, "fold-{}-of-5.jsonl", 1)
 

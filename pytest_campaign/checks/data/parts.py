@@ -25,6 +25,7 @@ STATE, SPLITS = "state.json", "dataset_dict.json"
 _PART = re.compile(
     r"(?P<before>.*?(?:(?<![0-9])(?=[0-9]{4})|(?:part|shard|chunk|rank)[-_.]?))(?P<number>[0-9]{1,9})"
     r"(?P<after>[-_]of[-_](?P<count>[0-9]{1,9})(?![0-9]))(?:-[0-9a-f]{8,64}(?=\.))?(?P<end>.*)", re.I)
+_PLACE = re.compile(r"(?:checkpoint|ckpt|epoch|step|iter(?:ation)?)[-_.=]?$", re.I)
 _COPY = "copy the missing parts; if they were never written, write the set again"
 _SHOWN = 10
 _MANY = 10  # parts of which a single one may be a sample
@@ -39,10 +40,13 @@ class Parts(NamedTuple):
 
 
 def parts(names: Iterable[str]) -> Mapping[Parts, Mapping[int, str]]:
-    """The sets of which files are parts by their names, each with the numbers that are there as they are written."""
+    """The sets of which files are parts by their names, each with the numbers that are there as they are written.
+
+    ``step-0500-of-1000`` is a place in a training and no part.
+    """
     found: dict[Parts, dict[int, str]] = {}
     for name in names:
-        if (part := _PART.fullmatch(name)) is not None:
+        if (part := _PART.fullmatch(name)) is not None and _PLACE.search(part["before"]) is None:
             of = Parts(part["before"], part["after"] + part["end"], int(part["count"]))
             found.setdefault(of, {})[int(part["number"])] = part["number"]
     return found
