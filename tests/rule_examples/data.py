@@ -633,6 +633,21 @@ def the_variant_predicted_less(made: Written) -> None:
     lines(made / "runs/variant/answers.jsonl", [{"id": id, "answer": "no"} for id in IDS[:-1]])
 
 
+@faulty("data.other-ids", "variant/answers", "runs/variant/answers.jsonl")
+def the_variant_predicted_less_and_nobody_says_the_key(made: Written) -> None:
+    the_variant_predicted_less(made)
+    for run in ("control", "variant"):
+        del made.deliverable(f"{run}/answers")["key"]
+
+
+@sound("data.other-ids", "variant/answers")
+def each_answer_has_a_number_of_its_own(made: Written) -> None:
+    the_variant_predicted_the_same(made)
+    lines(made / "runs/variant/answers.jsonl", [{"id": f"answer-{at}", "answer": "no"} for at in range(3)])
+    for run in ("control", "variant"):
+        del made.deliverable(f"{run}/answers")["key"]
+
+
 @sound("data.other-ids", "variant/answers")
 def the_variant_predicted_the_same(made: Written) -> None:
     for run in ("control", "variant"):

@@ -19,6 +19,8 @@ from . import parts, rules
 from .faults import at, breaks, not_read, told
 from .sources import count, dataset_of, facts, has_keys, rows_of
 
+_USUAL = "id"  # the field that identifies a row where nobody says another one
+
 
 def check(campaign: Campaign, deliverable: Deliverable, ours: Rows, evidence: Evidence) -> Iterator[Finding]:
     """Findings about the ids of predictions, of which every record has one."""
@@ -31,6 +33,25 @@ def check(campaign: Campaign, deliverable: Deliverable, ours: Rows, evidence: Ev
     control = _of_control(campaign, deliverable)
     if not again.count and control is not None:
         yield from _against_control(control.id, rows_of(campaign, control), ours, evidence)
+
+
+def check_undeclared(campaign: Campaign, deliverable: Deliverable, ours: Rows, evidence: Evidence) -> Iterator[Finding]:
+    """Findings about predictions of which neither a key nor a data set is declared: they are compared with those of the control.
+
+    Their key is that of the control, else ``id``. Where that is the number of an answer and of no row, the two have none in
+    common, and nothing follows.
+    """
+    control = _of_control(campaign, deliverable)
+    if control is None:
+        return
+    theirs = rows_of(campaign, control)
+    columns = Columns(theirs.columns.key or (_USUAL,))
+    ours, theirs = Rows(ours.entries, columns), Rows(theirs.entries, columns)
+    known = [facts(entry, columns, evidence) for entry in (*ours.entries, *theirs.entries)]
+    if ours.entries and theirs.entries and all(one is not None and has_keys(one) for one in known):
+        differing = evidence.record_files.keys_differ(ours, theirs) or Difference()
+        if differing.missing.count < count(theirs, evidence) and differing.unknown.count < count(ours, evidence):
+            yield from _against_control(control.id, theirs, ours, evidence)
 
 
 def _names(key: Sequence[str]) -> str:

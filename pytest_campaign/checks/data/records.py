@@ -37,7 +37,9 @@ def predictions(campaign: Campaign, deliverable: Deliverable, evidence: Evidence
         yield from _parsed(campaign, deliverable, entry, one, evidence)
         yield from _fields(deliverable, entry.path, one, ours.columns)
     yield from _empty(ours, known)
-    if ours.columns.key and all(map(has_keys, known)):
+    if not ours.columns.key:
+        yield from ids.check_undeclared(campaign, deliverable, ours, evidence)
+    elif all(map(has_keys, known)):
         yield from ids.check(campaign, deliverable, ours, evidence)
 
 
