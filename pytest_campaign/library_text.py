@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping
 _BEFORE, _AFTER = r"(?<![\w.~/\\-])", r"(?=[/\\]|[^\w.-]|\.?$|\.\s)"
 
 
+@functools.cache
 def python_places() -> Mapping[str, str]:
     """Where the interpreter and its packages lie, and what a text calls that."""
     found = [*sysconfig.get_paths().values(), *(entry for entry in sys.path if entry.endswith("-packages"))]
@@ -21,6 +23,7 @@ def python_places() -> Mapping[str, str]:
     return dict.fromkeys(_real(found), "<python>")
 
 
+@functools.cache
 def private_places() -> Mapping[str, str]:
     """The home of the user, whose name it holds."""
     return dict.fromkeys(_real([os.path.expanduser("~")]), "~")

@@ -314,7 +314,8 @@ class Session:
             try:
                 result = yield
             except KeyboardInterrupt:
-                self._config.add_cleanup(_patient().close)
+                if not self._is_worker:
+                    self._config.add_cleanup(_patient().close)
                 raise
         self._ended = True
         if not self._is_worker and not session.testsfailed and self._contradicts_success():

@@ -129,14 +129,19 @@ def _take(path: Path) -> int:
                     os.unlink(path)
             finally:
                 os.close(left)
-        descriptor = -1
-        with contextlib.suppress(FileExistsError, FileNotFoundError, BlockingIOError):  # then another session was faster
+        try:
             descriptor = os.open(path, _NEW | os.O_APPEND, 0o666)
-            _lock(descriptor)
-            if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
-                return descriptor
-        if descriptor >= 0:
+        except FileExistsError:
+            continue  # another session was faster
+        try:
+            with contextlib.suppress(BlockingIOError, FileNotFoundError):  # another session took it for one of the dead
+                _lock(descriptor)
+                if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
+                    return descriptor
+        except BaseException:
             os.close(descriptor)
+            raise
+        os.close(descriptor)
 
 
 def _lock(descriptor: int) -> None:
