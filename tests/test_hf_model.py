@@ -52,10 +52,12 @@ def zoo() -> dict[str, Callable[[], object]]:
         "vit": lambda: t.ViTForImageClassification(t.ViTConfig(
             hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, image_size=16, patch_size=8)),
         "albert": lambda: t.AlbertForMaskedLM(t.AlbertConfig(**SIZES, embedding_size=16)),
+        "mamba2": lambda: t.Mamba2ForCausalLM(t.Mamba2Config(  # its configuration holds an infinite number
+            vocab_size=64, hidden_size=32, num_hidden_layers=2, state_size=4, num_heads=8, head_dim=8, n_groups=1)),
     }
 
 
-@pytest.mark.parametrize("name", ["bert", "bert with labels", "gpt2", "mixtral", "t5", "vit", "albert"])
+@pytest.mark.parametrize("name", ["bert", "bert with labels", "gpt2", "mixtral", "t5", "vit", "albert", "mamba2"])
 @pytest.mark.parametrize("depth", [Depth.TENSORS, Depth.MODEL])
 def test_sound_models_of_many_kinds(tmp_path: Path, name: str, depth: Depth) -> None:
     zoo()[name]().save_pretrained(tmp_path)

@@ -3,7 +3,8 @@
 ``from_pretrained`` is given the names, types and shapes of the checkpoint as tensors of the meta device instead of files. It
 runs the library's real conversion (transformers 5 renames and fuses while it loads) and its loading report tells what is
 missing, left over or of another shape; on the meta device that costs no memory, whatever the size. Nothing is read from a
-folder, nothing from the network, and no code that lies beside the checkpoint is run.
+folder, nothing from the network, and no code that lies beside the checkpoint is run; nor are kernels taken from a hub, which
+transformers 5.25 does where nobody says no, and which do not know the meta device.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ DTYPES = {
 }
 _CLASS = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,200}")
 _OF_THE_MACHINE = ("attn_implementation", "_attn_implementation")  # a faster way to compute the same, which need not be installed
+_NOT_FINITE = ("Infinity", "-Infinity", "NaN")
 _LONGEST = 300  # characters of an error
 
 
@@ -105,7 +107,18 @@ def configuration(content: Mapping[str, Any]) -> Any:
             raise NotRebuilt(f"transformers {version()} knows no model_type {model_type[:100]!r}{own}")
         if content.get("quantization_config"):
             raise NotRebuilt(f"the weights are quantised ({method(content)}), which only the library of that method rebuilds")
-        return CONFIG_MAPPING[model_type].from_dict({name: content[name] for name in content if name not in _OF_THE_MACHINE})
+        return CONFIG_MAPPING[model_type].from_dict({name: _numbers(content[name]) for name in content if name not in _OF_THE_MACHINE})
+
+
+def _numbers(value: Any) -> Any:
+    """A value of a ``config.json`` with the floats for which JSON has no literal: transformers 5 writes ``{"__float__": "Infinity"}``."""
+    if isinstance(value, list):
+        return [_numbers(entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"__float__"} and value["__float__"] in _NOT_FINITE:
+        return float(value["__float__"])
+    return {name: _numbers(entry) for name, entry in value.items()}
 
 
 def method(content: Mapping[str, Any]) -> str:
@@ -160,7 +173,7 @@ def _load(made: Any, config: Any, tensors: Mapping[str, Any]) -> tuple[Any, Mapp
     try:
         model, info = made.from_pretrained(
             None, config=config, state_dict=dict(tensors), output_loading_info=True, device_map="meta", local_files_only=True,
-            ignore_mismatched_sizes=True, attn_implementation="eager")
+            ignore_mismatched_sizes=True, attn_implementation="eager", use_kernels=False)
     except RuntimeError as error:
         return None, {}, str(error)[:_LONGEST]
     return model, info, ""

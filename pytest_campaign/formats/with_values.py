@@ -72,5 +72,6 @@ def adapter(config: Mapping[str, Any], reading: Reading, base: Reading, source: 
 
 def _loaded(model_class: Any, settings: Any, values: Mapping[str, Any], attention: str | None) -> Any:
     how = {"attn_implementation": attention} if attention in _ATTENTION else {}
-    return model_class.from_pretrained(None, config=settings, state_dict=dict(values), local_files_only=True, **how)
+    return model_class.from_pretrained(None, config=settings, state_dict=dict(values), local_files_only=True, use_kernels=False,
+                                       **how)
 

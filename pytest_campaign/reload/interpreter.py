@@ -34,6 +34,7 @@ _FIXED = {
     "TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
+    "USE_HUB_KERNELS": "NO",  # layers of transformers compute as they are written, not by code from a hub
 }
 
 
