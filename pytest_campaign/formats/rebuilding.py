@@ -107,11 +107,12 @@ def configuration(content: Mapping[str, Any]) -> Any:
             raise NotRebuilt(f"transformers {version()} knows no model_type {model_type[:100]!r}{own}")
         if content.get("quantization_config"):
             raise NotRebuilt(f"the weights are quantised ({method(content)}), which only the library of that method rebuilds")
-        return CONFIG_MAPPING[model_type].from_dict({name: _numbers(content[name]) for name in content if name not in _OF_THE_MACHINE})
+        return CONFIG_MAPPING[model_type].from_dict(
+            {name: _numbers(content[name]) for name in content if name not in _OF_THE_MACHINE})
 
 
 def _numbers(value: Any) -> Any:
-    """A value of a ``config.json`` with the floats for which JSON has no literal: transformers 5 writes ``{"__float__": "Infinity"}``."""
+    """A value of a ``config.json`` with the floats that JSON has not: transformers 5 writes ``{"__float__": "Infinity"}``."""
     if isinstance(value, list):
         return [_numbers(entry) for entry in value]
     if not isinstance(value, dict):
